@@ -1,0 +1,50 @@
+# The only entry point: CI runs nothing else. `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export CARGO_TERM_PROGRESS_WHEN ?= auto
+
+# One crate or topic: `make test ONLY=crds`, `make test ONLY=leader`.
+ONLY ?=
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+
+.PHONY: test
+test: ## Lint, unit, simulated and real API server tests; ONLY=crate-or-topic for a part
+	@scripts/test.sh "$(ONLY)"
+
+.PHONY: lint
+lint: ## Format, clippy, licences and bans, dependency direction, generated files, file sizes
+	@scripts/lint.sh
+
+.PHONY: generate
+generate: ## Write the definitions, roles, the chart's copies and the references in docs/
+	@cargo run --quiet --package operator --example generate
+
+.PHONY: build
+build: ## Build every binary
+	@cargo build --workspace --bins
+
+.PHONY: release
+release: ## Build every binary as it is shipped
+	@cargo build --workspace --bins --release
+
+.PHONY: tools
+tools: ## Fetch and build the real parts that tests need
+	@scripts/prepare.sh
+
+.PHONY: cluster
+cluster: ## Start a Kubernetes API server with our definitions to try things on, until Ctrl-C
+	@cargo run --quiet --package testbed -- up
+
+.PHONY: bench
+bench: ## Measure memory and CPU of the operator's core
+	@scripts/bench.sh
+
+.PHONY: clean
+clean: ## Remove what was built here; caches outside the repository stay
+	@cargo clean --quiet

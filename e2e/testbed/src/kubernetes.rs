@@ -1,0 +1,245 @@
+//! In: options. Out: a real control plane of its own, to be used and to be broken.
+//! Touches: starts and ends processes, a state folder, and `target/testbed-logs` after a failure.
+
+mod component;
+mod flags;
+mod options;
+
+use std::fs;
+use std::future::Future;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::access::{self, Access};
+use crate::certificates::{self, ADMIN, CONTROLLER_MANAGER, SCHEDULER};
+use crate::folder::Folder;
+use crate::process::Launch;
+use crate::{ports, tools};
+use flags::Ports;
+
+pub use component::Component;
+pub use options::Options;
+
+/// Time for one step of the start. Five seconds are usual; tests may share two cores with many others.
+const STEP_DEADLINE: Duration = Duration::from_mins(2);
+
+/// Ports are chosen before they are used, so somebody else may be faster; not many times in a row.
+const ATTEMPTS: usize = 5;
+
+const AUDIT_POLICY: &str = include_str!("kubernetes/audit-policy.yaml");
+
+/// The processes of a control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The database.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// The controllers: garbage collection, namespaces, workloads.
+    ControllerManager,
+    /// The scheduler; runs if asked for by [`Options::with_scheduler`], or once started.
+    Scheduler,
+}
+
+impl Part {
+    /// Clients before their servers: the order in which nobody waits for somebody gone.
+    const LAST_FIRST: [Self; 4] = [
+        Self::Scheduler,
+        Self::ControllerManager,
+        Self::ApiServer,
+        Self::Etcd,
+    ];
+}
+
+/// A control plane without nodes, and all of [`Access`] to it.
+///
+/// It ends with this value or with this process, whichever ends first and however it ends. To end well
+/// call [`shutdown`](Self::shutdown): a drop without it is taken for a failure, and the logs are kept.
+#[derive(Debug)]
+pub struct Kubernetes {
+    access: Access,
+    etcd: Component,
+    api_server: Component,
+    controller_manager: Component,
+    scheduler: Component,
+    folder: Folder,
+    name: String,
+    ending: Ending,
+}
+
+/// What a drop means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Something went wrong: an orderly end would have come before the drop.
+    Failure,
+    /// The usual end, unless a panic is going on.
+    Usual,
+}
+
+impl Kubernetes {
+    /// Starts a control plane and waits until it works.
+    pub async fn start(options: Options) -> Result<Self> {
+        let binaries = Binaries::find().await?;
+        let name = options.name();
+        for _ in 0..ATTEMPTS {
+            let kubernetes = Self::prepare(name.clone(), &binaries)?;
+            match kubernetes.boot(&options).await {
+                Err(_) if kubernetes.found_a_port_taken() => drop(kubernetes.ends_by_drop()),
+                Err(error) => return Err(error.context("failed to start Kubernetes")),
+                Ok(()) => return Ok(kubernetes),
+            }
+        }
+        bail!("failed to start Kubernetes: each of {ATTEMPTS} times a port was taken meanwhile")
+    }
+
+    /// One of the processes, to break and mend it.
+    pub fn part(&self, part: Part) -> &Component {
+        match part {
+            Part::Etcd => &self.etcd,
+            Part::ApiServer => &self.api_server,
+            Part::ControllerManager => &self.controller_manager,
+            Part::Scheduler => &self.scheduler,
+        }
+    }
+
+    /// Ends every process in an orderly way, waits for it, and removes the state folder.
+    pub async fn shutdown(mut self) -> Result<()> {
+        for part in Part::LAST_FIRST {
+            self.part(part).stop().await?;
+        }
+        self.ending = Ending::Usual;
+        Ok(())
+    }
+
+    /// Copies the logs, audit log included, to where they stay; an earlier copy of that name is replaced.
+    pub fn keep_logs(&self) -> Result<PathBuf> {
+        self.folder.keep_logs(&self.name)
+    }
+
+    /// From now on a drop is no sign of failure.
+    pub(crate) fn ends_by_drop(mut self) -> Self {
+        self.ending = Ending::Usual;
+        self
+    }
+
+    /// Everything but the processes.
+    fn prepare(name: String, binaries: &Binaries) -> Result<Self> {
+        let folder = Folder::create()?;
+        let layout = folder.layout();
+        let [etcd, api_server] = ports::free()?;
+        let ports = Ports { etcd, api_server };
+        let url = ports.api_server_url();
+        certificates::write(&layout).context("failed to make certificates")?;
+        access::write_kubeconfigs(&layout, &url, &[ADMIN, CONTROLLER_MANAGER, SCHEDULER])?;
+        fs::write(layout.audit_policy(), AUDIT_POLICY).context("failed to write a policy")?;
+        let part = |name: &'static str, binary: &PathBuf, flags: Vec<String>| {
+            Component::new(
+                name,
+                Launch::new(name, binary, layout.log(name)).args(flags),
+            )
+        };
+        Ok(Self {
+            etcd: part("etcd", &binaries.etcd, flags::etcd(&layout, ports)),
+            api_server: part(
+                "kube-apiserver",
+                &binaries.api_server,
+                flags::api_server(&layout, ports),
+            ),
+            controller_manager: part(
+                "kube-controller-manager",
+                &binaries.controller_manager,
+                flags::controller_manager(&layout),
+            ),
+            scheduler: part(
+                "kube-scheduler",
+                &binaries.scheduler,
+                flags::scheduler(&layout),
+            ),
+            access: Access::sole(layout, url, binaries.kubectl.clone()),
+            folder,
+            name,
+            ending: Ending::Failure,
+        })
+    }
+
+    async fn boot(&self, options: &Options) -> Result<()> {
+        self.etcd.start()?;
+        self.api_server.start()?;
+        self.unless_a_part_ends(self.ready(STEP_DEADLINE)).await?;
+        for crd in options.crds() {
+            self.apply_yaml(crd).await?;
+        }
+        // Now, because the garbage collector learns of kinds when it starts, and then every 30 seconds.
+        self.controller_manager.start()?;
+        if options.scheduler() {
+            self.scheduler.start()?;
+        }
+        let controllers = self.default_service_account("default", STEP_DEADLINE);
+        self.unless_a_part_ends(controllers).await
+    }
+
+    async fn unless_a_part_ends(&self, step: impl Future<Output = Result<()>>) -> Result<()> {
+        tokio::select! {
+            done = step => done,
+            error = self.etcd.ended() => Err(error),
+            error = self.api_server.ended() => Err(error),
+            error = self.controller_manager.ended() => Err(error),
+            error = self.scheduler.ended() => Err(error),
+        }
+    }
+
+    fn found_a_port_taken(&self) -> bool {
+        self.etcd.found_its_port_taken() || self.api_server.found_its_port_taken()
+    }
+}
+
+impl Deref for Kubernetes {
+    type Target = Access;
+
+    fn deref(&self) -> &Access {
+        &self.access
+    }
+}
+
+impl Drop for Kubernetes {
+    /// All get the signal before any is waited for. The folder goes after this, with its field.
+    fn drop(&mut self) {
+        for part in Part::LAST_FIRST {
+            self.part(part).send_kill();
+        }
+        for part in Part::LAST_FIRST {
+            self.part(part).reap();
+        }
+        let failed = self.ending == Ending::Failure || std::thread::panicking();
+        if failed || std::env::var_os("ORRERY_KEEP").is_some() {
+            match self.keep_logs() {
+                Ok(kept) => eprintln!("testbed: logs kept in {}", kept.display()),
+                Err(error) => eprintln!("testbed: logs lost: {error:#}"),
+            }
+        }
+    }
+}
+
+/// Where the real programs are.
+struct Binaries {
+    etcd: PathBuf,
+    api_server: PathBuf,
+    controller_manager: PathBuf,
+    scheduler: PathBuf,
+    kubectl: PathBuf,
+}
+
+impl Binaries {
+    async fn find() -> Result<Self> {
+        Ok(Self {
+            etcd: tools::binary("etcd").await?,
+            api_server: tools::binary("kube-apiserver").await?,
+            controller_manager: tools::binary("kube-controller-manager").await?,
+            scheduler: tools::binary("kube-scheduler").await?,
+            kubectl: tools::binary("kubectl").await?,
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! In: a state folder and ports. Out: the command line of each part.
+//! Pure: touches nothing.
+
+use std::path::Path;
+
+use crate::certificates::{AUTHORITY, CONTROLLER_MANAGER, SCHEDULER, SERVER, SERVICE_ACCOUNTS};
+use crate::layout::Layout;
+
+/// What tests rely on: owner references, namespaces, service accounts, workloads and their quotas.
+///
+/// Left out is what needs a cloud or a network, and what signs certificates.
+const CONTROLLERS: &[&str] = &[
+    "clusterrole-aggregation-controller",
+    "cronjob-controller",
+    "daemonset-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "endpointslice-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "persistentvolumeclaim-protection-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+    "validatingadmissionpolicy-status-controller",
+];
+
+/// The ports of 127.0.0.1 a cluster listens on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ports {
+    pub(super) etcd: u16,
+    pub(super) api_server: u16,
+}
+
+impl Ports {
+    pub(super) fn etcd_url(self) -> String {
+        format!("http://127.0.0.1:{}", self.etcd)
+    }
+
+    pub(super) fn api_server_url(self) -> String {
+        format!("https://127.0.0.1:{}", self.api_server)
+    }
+}
+
+/// A single member; its peer port is never used, so any will do. The data need not survive the machine.
+pub(super) fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
+    vec![
+        flag("data-dir", layout.etcd_data()),
+        flag("listen-client-urls", ports.etcd_url()),
+        flag("advertise-client-urls", ports.etcd_url()),
+        flag("listen-peer-urls", "http://127.0.0.1:0"),
+        flag("log-level", "warn"),
+        "--unsafe-no-fsync".into(),
+    ]
+}
+
+pub(super) fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
+    vec![
+        flag("etcd-servers", ports.etcd_url()),
+        flag("bind-address", "127.0.0.1"),
+        flag("advertise-address", "127.0.0.1"),
+        flag("secure-port", ports.api_server.to_string()),
+        // The default would publish 127.0.0.1 as the endpoint of the `kubernetes` service, which is refused.
+        flag("endpoint-reconciler-type", "none"),
+        flag("service-cluster-ip-range", "10.96.0.0/16"),
+        flag("tls-cert-file", layout.certificate(SERVER)),
+        flag("tls-private-key-file", layout.key(SERVER)),
+        flag("client-ca-file", layout.certificate(AUTHORITY)),
+        flag("anonymous-auth", "false"),
+        flag("authorization-mode", "RBAC"),
+        flag("service-account-issuer", "https://kubernetes.default.svc"),
+        flag(
+            "service-account-key-file",
+            layout.public_key(SERVICE_ACCOUNTS),
+        ),
+        flag(
+            "service-account-signing-key-file",
+            layout.key(SERVICE_ACCOUNTS),
+        ),
+        flag("audit-policy-file", layout.audit_policy()),
+        flag("audit-log-path", layout.audit_log()),
+        // Not buffered, and never moved away while tests read it.
+        flag("audit-log-mode", "blocking"),
+        flag("audit-log-maxsize", "10000"),
+    ]
+}
+
+pub(super) fn controller_manager(layout: &Layout) -> Vec<String> {
+    let mut flags = client(layout, CONTROLLER_MANAGER);
+    flags.extend([
+        flag("controllers", CONTROLLERS.join(",")),
+        flag("root-ca-file", layout.certificate(AUTHORITY)),
+        // Controllers hold themselves back by default, which costs two seconds of every start.
+        flag("kube-api-qps", "1000"),
+        flag("kube-api-burst", "1000"),
+        "--use-service-account-credentials".into(),
+    ]);
+    flags
+}
+
+pub(super) fn scheduler(layout: &Layout) -> Vec<String> {
+    client(layout, SCHEDULER)
+}
+
+/// The one instance of a part that serves nobody: it needs no lease and no port.
+fn client(layout: &Layout, user: &str) -> Vec<String> {
+    vec![
+        flag("kubeconfig", layout.kubeconfig(user)),
+        flag("leader-elect", "false"),
+        flag("secure-port", "0"),
+    ]
+}
+
+fn flag(name: &str, value: impl AsRef<Path>) -> String {
+    format!("--{name}={}", value.as_ref().display())
+}

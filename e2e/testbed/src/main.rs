@@ -1,0 +1,193 @@
+//! In: a command line. Out: a control plane for as long as a command runs, or until Ctrl-C.
+//! Touches: what the library does, and the terminal.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+use testbed::process::{Launch, Process, Signal};
+use testbed::{Kubernetes, Options, VARIABLE, repository_crds, tools};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+/// A command that was told to end is killed after this.
+const COMMAND_GRACE: Duration = Duration::from_mins(1);
+
+/// What a shell reports for a command ended by Ctrl-C.
+const INTERRUPTED: u8 = 130;
+
+const ENVIRONMENT: &str = "\
+Environment:
+  ORRERY_TESTBED      state folder of a running control plane, set for COMMAND; tests use that one
+  ORRERY_KEEP         keep the logs in target/testbed-logs, as after a failure
+  ORRERY_TOOLS        folder with kubernetes.sh, which builds the real parts [default: e2e/tools]
+  KUBEBUILDER_ASSETS  folder with parts that are installed already";
+
+/// A real Kubernetes control plane, without nodes, for tests and for trying things out.
+#[derive(Parser)]
+#[command(after_help = ENVIRONMENT)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run a command with a control plane: tests in it share that one.
+    Run {
+        #[command(flatten)]
+        cluster: Cluster,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Start a control plane and keep it until Ctrl-C.
+    Up {
+        #[command(flatten)]
+        cluster: Cluster,
+    },
+}
+
+#[derive(Args)]
+struct Cluster {
+    /// Folder with the definitions to install [default: config/crd of the repository]
+    #[arg(long, value_name = "DIR")]
+    crds: Option<PathBuf>,
+    /// Run the scheduler too.
+    #[arg(long)]
+    scheduler: bool,
+}
+
+impl Cluster {
+    fn options(self) -> Result<Options> {
+        let options = match self.crds {
+            Some(folder) => Options::default().with_crds_in(&folder)?,
+            None => repository_crds()?,
+        };
+        let options = options.named("testbed");
+        Ok(if self.scheduler {
+            options.with_scheduler()
+        } else {
+            options
+        })
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    match Arguments::parse().task {
+        Task::Run { cluster, command } => run(cluster.options()?, &command, &mut signals).await,
+        Task::Up { cluster } => up(cluster.options()?, &mut signals).await,
+    }
+}
+
+async fn run(options: Options, command: &[OsString], signals: &mut Signals) -> Result<ExitCode> {
+    let Some(kubernetes) = start(options, signals).await? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let status = supervise(&kubernetes, command, signals).await?;
+    if !status.success() {
+        let kept = kubernetes.keep_logs()?;
+        eprintln!("testbed: logs kept in {}", kept.display());
+    }
+    kubernetes.shutdown().await?;
+    Ok(exit_code(status))
+}
+
+async fn up(options: Options, signals: &mut Signals) -> Result<ExitCode> {
+    let Some(kubernetes) = start(options, signals).await? else {
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    let hint = format!(
+        "Kubernetes is up at {}; Ctrl-C ends it. Try:\n\n  \
+         {} --kubeconfig={} get namespaces\n  \
+         {VARIABLE}={} cargo test -p e2e\n",
+        kubernetes.url(),
+        tools::binary("kubectl").await?.display(),
+        kubernetes.kubeconfig().display(),
+        kubernetes.folder().display(),
+    );
+    writeln!(std::io::stdout(), "{hint}")?;
+    signals.next().await;
+    kubernetes.shutdown().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A started control plane, or none if a signal came first.
+async fn start(options: Options, signals: &mut Signals) -> Result<Option<Kubernetes>> {
+    tokio::select! {
+        started = Kubernetes::start(options) => started.map(Some),
+        _ = signals.next() => Ok(None),
+    }
+}
+
+async fn supervise(
+    kubernetes: &Kubernetes,
+    command: &[OsString],
+    signals: &mut Signals,
+) -> Result<ExitStatus> {
+    let (program, arguments) = command.split_first().context("no command")?;
+    let process = Launch::in_foreground("the command", program)
+        .args(arguments)
+        .envs([(VARIABLE, kubernetes.folder())])
+        .spawn()?;
+    tokio::select! {
+        status = process.exited() => status,
+        signal = signals.next() => end(&process, signal).await,
+    }
+}
+
+/// Passes a signal on, unless the command has it already, and waits for the command.
+async fn end(process: &Process, signal: Signal) -> Result<ExitStatus> {
+    if signal != Signal::SIGINT || !terminal_interrupts_all() {
+        // It may end at this very moment, which is what is wanted.
+        let _ = process.signal(signal);
+    }
+    match process.wait_exit(COMMAND_GRACE).await {
+        Ok(status) => Ok(status),
+        Err(_) => process.kill().await,
+    }
+}
+
+/// Ctrl-C goes to everything in the foreground of the terminal, the command included; a second interrupt
+/// means "now" to many programs. Only a process that has a terminal can open this file.
+fn terminal_interrupts_all() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let by_signal = status.signal().map(|signal| 128 + signal);
+    let code = status.code().or(by_signal).unwrap_or(1);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// The requests to end.
+struct Signals {
+    interrupt: Stream,
+    terminate: Stream,
+    hangup: Stream,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("failed to listen for signals");
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::SIGINT,
+            _ = self.terminate.recv() => Signal::SIGTERM,
+            _ = self.hangup.recv() => Signal::SIGHUP,
+        }
+    }
+}

@@ -1,0 +1,183 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one file that writes objects"
+)]
+//! The one writer. In: what a plan asks for. Out: what became of it. Writes objects, but only while
+//! this process leads, each with a precondition or under a name that makes doing it twice harmless.
+
+use std::{fmt::Debug, time::Duration};
+
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions},
+    core::NamespaceResourceScope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::timeout;
+
+use crate::{
+    class::{ApiError, Class},
+    leader::{Leadership, NotLeading},
+    object::{Key, owner_uid},
+};
+
+/// How long one write may take.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a write was not made, or is not known to be.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This process does not lead.
+    #[error("failed to {what}")]
+    NotLeading {
+        /// The write.
+        what: String,
+        /// Why.
+        source: NotLeading,
+    },
+    /// The API server refused, or could not be reached.
+    #[error("failed to {what}")]
+    Request {
+        /// The write.
+        what: String,
+        /// Why.
+        source: ApiError,
+    },
+    /// No answer came.
+    #[error("failed to {what}: no answer within {} s", WRITE_TIMEOUT.as_secs())]
+    Timeout {
+        /// The write.
+        what: String,
+    },
+    /// An object of that name exists and is not ours.
+    #[error("{kind} {key} exists already and does not belong to this object")]
+    NameTaken {
+        /// The kind of the object.
+        kind: String,
+        /// The name of the object.
+        key: Key,
+    },
+}
+
+impl Error {
+    /// How the failure is to be treated.
+    pub fn class(&self) -> Class {
+        match self {
+            Self::NotLeading { .. } | Self::Timeout { .. } => Class::Transient,
+            Self::Request { source, .. } => source.class(),
+            Self::NameTaken { .. } => Class::Blocked,
+        }
+    }
+}
+
+/// Kinds that are written: namespaced, and known at compile time.
+pub trait Kind:
+    Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + Debug
+    + DeserializeOwned
+    + Serialize
+{
+}
+
+impl<K> Kind for K where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Serialize
+{
+}
+
+/// What became of a creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It was made now.
+    Now,
+    /// It was there, and it is ours: an earlier attempt made it.
+    Before,
+}
+
+/// Writes objects.
+#[derive(Clone)]
+pub struct Writer {
+    client: Client,
+    leadership: Leadership,
+}
+
+impl Writer {
+    /// A writer for the time in which this process leads.
+    pub fn new(client: Client, leadership: Leadership) -> Self {
+        Self { client, leadership }
+    }
+
+    /// Creates a child; its name makes this idempotent, its owner tells ours from others'.
+    pub async fn create<K: Kind>(&self, manager: &str, child: &K) -> Result<Created, Error> {
+        let api = self.api::<K>(child);
+        let what = format!("create {} {}", K::kind(&()), Key::of(child));
+        let params = PostParams {
+            field_manager: Some(manager.into()),
+            ..PostParams::default()
+        };
+        match self.send(what.clone(), api.create(&params, child)).await {
+            Ok(_) => Ok(Created::Now),
+            Err(Error::Request { source, .. }) if source.is_name_taken() => {
+                self.adopt(what, &api, child).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The name is taken: by an earlier attempt of ours, or by somebody else.
+    async fn adopt<K: Kind>(
+        &self,
+        what: String,
+        api: &Api<K>,
+        child: &K,
+    ) -> Result<Created, Error> {
+        let existing = self.send(what, api.get(&child.name_any())).await?;
+        if owner_uid(&existing) == owner_uid(child) {
+            return Ok(Created::Before);
+        }
+        Err(Error::NameTaken {
+            kind: K::kind(&()).into(),
+            key: Key::of(child),
+        })
+    }
+
+    /// Deletes exactly the object of that UID; one that is gone already is fine.
+    pub async fn delete<K: Kind>(&self, key: &Key, uid: &str) -> Result<(), Error> {
+        let api = Api::<K>::namespaced(self.client.clone(), &key.namespace);
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: Some(uid.into()),
+            ..Preconditions::default()
+        });
+        let what = format!("delete {} {key}", K::kind(&()));
+        match self.send(what, api.delete(&key.name, &params)).await {
+            Err(Error::Request { source, .. }) if source.is_gone() => Ok(()),
+            result => result.map(|_| ()),
+        }
+    }
+
+    fn api<K: Kind>(&self, object: &K) -> Api<K> {
+        Api::namespaced(self.client.clone(), &object.namespace().unwrap_or_default())
+    }
+
+    async fn send<R>(
+        &self,
+        what: String,
+        request: impl Future<Output = kube::Result<R>>,
+    ) -> Result<R, Error> {
+        if let Err(source) = self.leadership.check() {
+            return Err(Error::NotLeading { what, source });
+        }
+        match timeout(WRITE_TIMEOUT, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => Err(Error::Request {
+                what,
+                source: error.into(),
+            }),
+            Err(_) => Err(Error::Timeout { what }),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Reads what planning needs from the caches. In: stores. Out: [`Observed`]. Touches memory only.
+
+use std::sync::Arc;
+
+use crds::{
+    checksum_run::ChecksumRun,
+    checksum_schedule::ChecksumSchedule,
+    name::{RUN_NOW_ANNOTATION, RUN_TOKEN_ANNOTATION, SCHEDULED_AT_ANNOTATION},
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{
+    Resource, ResourceExt,
+    core::{DeserializeGuard, error_boundary::InvalidObject},
+};
+
+use super::plan::{Ended, Observed, Run};
+use crate::{
+    object::{Key, owner_uid},
+    watch::{Cached, Store, pod::version},
+};
+
+/// A schedule as it is cached: also one that this release cannot read, so that it can be told.
+#[derive(Clone, Debug)]
+pub struct CachedSchedule(pub Result<ChecksumSchedule, InvalidObject>);
+
+impl CachedSchedule {
+    /// Drops what nobody reads.
+    pub fn slim(mut wire: DeserializeGuard<ChecksumSchedule>) -> Self {
+        wire.meta_mut().managed_fields = None;
+        wire.annotations_mut()
+            .remove("kubectl.kubernetes.io/last-applied-configuration");
+        Self(wire.0)
+    }
+
+    /// Its metadata, which can always be read.
+    pub fn meta(&self) -> &ObjectMeta {
+        match &self.0 {
+            Ok(schedule) => &schedule.metadata,
+            Err(invalid) => &invalid.metadata,
+        }
+    }
+}
+
+impl Cached for CachedSchedule {
+    fn key(&self) -> Key {
+        let meta = self.meta();
+        Key {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        }
+    }
+
+    fn uid(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    fn owner(&self) -> Option<&str> {
+        None
+    }
+
+    fn version(&self) -> u64 {
+        let version = self.meta().resource_version.as_deref();
+        version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What is kept of a run.
+#[derive(Clone, Debug)]
+pub struct CachedRun {
+    key: Key,
+    owner: Option<Box<str>>,
+    schedule: Option<Box<str>>,
+    version: u64,
+    run: Run,
+}
+
+impl CachedRun {
+    /// Keeps what planning needs. A run that cannot be read counts as active: nobody knows better.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "what is not kept is dropped here"
+    )]
+    pub fn slim(wire: DeserializeGuard<ChecksumRun>) -> Self {
+        let ended = wire.0.as_ref().ok().and_then(ended);
+        let slot = wire.annotations().get(SCHEDULED_AT_ANNOTATION);
+        Self {
+            key: Key::of(&wire),
+            owner: owner_uid(&wire).map(Into::into),
+            schedule: owner(&wire).map(Into::into),
+            version: version(&wire),
+            run: Run {
+                name: wire.name_any(),
+                uid: wire.uid().unwrap_or_default(),
+                created: created(wire.meta()),
+                deleting: wire.meta().deletion_timestamp.is_some(),
+                slot: slot.and_then(|text| text.parse().ok()),
+                token: wire.annotations().get(RUN_TOKEN_ANNOTATION).cloned(),
+                ended,
+            },
+        }
+    }
+}
+
+impl CachedRun {
+    /// The schedule that controls this run.
+    pub fn schedule(&self) -> Option<Key> {
+        Some(Key {
+            namespace: self.key.namespace.clone(),
+            name: self.schedule.as_deref()?.into(),
+        })
+    }
+}
+
+/// The name of the schedule that controls a run.
+fn owner(run: &impl Resource) -> Option<&str> {
+    let owners = run.meta().owner_references.as_ref()?;
+    let kind = ChecksumSchedule::kind(&());
+    let owner = owners
+        .iter()
+        .find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
+    Some(&owner.name)
+}
+
+impl Cached for CachedRun {
+    fn key(&self) -> Key {
+        self.key.clone()
+    }
+
+    fn uid(&self) -> &str {
+        &self.run.uid
+    }
+
+    fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+fn ended(run: &ChecksumRun) -> Option<Ended> {
+    let condition = run.ended()?;
+    let status = run.status.as_ref()?;
+    Some(Ended {
+        result: condition.reason.clone(),
+        at: status
+            .completion_time
+            .unwrap_or(condition.last_transition_time.0),
+    })
+}
+
+fn created(meta: &ObjectMeta) -> Timestamp {
+    meta.creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+/// Everything the decision needs.
+pub fn observe(schedule: &ChecksumSchedule, runs: &Store<CachedRun>) -> Observed {
+    let namespace = schedule.namespace().unwrap_or_default();
+    let uid = schedule.uid().unwrap_or_default();
+    let owned: Vec<Arc<CachedRun>> = runs.owned_by(&namespace, &uid);
+    Observed {
+        name: schedule.name_any(),
+        created: created(schedule.meta()),
+        generation: schedule.metadata.generation.unwrap_or_default(),
+        token: schedule.annotations().get(RUN_NOW_ANNOTATION).cloned(),
+        status: schedule.status.clone().unwrap_or_default(),
+        runs: owned.iter().map(|cached| cached.run.clone()).collect(),
+    }
+}

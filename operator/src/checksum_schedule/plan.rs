@@ -1,0 +1,472 @@
+//! What a ChecksumSchedule owes its users now. In: the spec, what was observed, the time.
+//! Out: runs to start, runs to delete, what waits and why, and when to look again. Pure.
+
+use std::time::Duration;
+
+use crds::{
+    checksum_run::reason::VERIFIED,
+    checksum_schedule::{
+        ChecksumScheduleSpec, ChecksumScheduleStatus, ConcurrencyPolicy, reason::SUSPENDED,
+    },
+    condition::{self, READY},
+    cron::Cron,
+    name,
+};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// How far missed slots are counted; more are "at least so many".
+pub const MISSED_LIMIT: usize = 100;
+
+/// The longest value of the run-now annotation that is taken up.
+const TOKEN_LIMIT: usize = 253;
+
+/// What must be known to plan.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The schedule's name.
+    pub name: String,
+    /// When the schedule was created: earlier slots are not owed.
+    pub created: Timestamp,
+    /// The generation of the spec.
+    pub generation: i64,
+    /// The value of the run-now annotation.
+    pub token: Option<String>,
+    /// The status as it is stored.
+    pub status: ChecksumScheduleStatus,
+    /// The runs this schedule controls.
+    pub runs: Vec<Run>,
+}
+
+/// What must be known of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+    /// The slot it was made for.
+    pub slot: Option<Timestamp>,
+    /// The run-now token it was made for.
+    pub token: Option<String>,
+    /// How and when it ended.
+    pub ended: Option<Ended>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// The reason of its Complete condition.
+    pub result: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl Run {
+    fn is_active(&self) -> bool {
+        self.ended.is_none() && !self.deleting
+    }
+
+    fn is_verified(&self) -> bool {
+        self.ended
+            .as_ref()
+            .is_some_and(|ended| ended.result == VERIFIED.name)
+    }
+}
+
+/// The spec with every field read.
+#[derive(Clone, Debug)]
+pub struct Validated {
+    cron: Cron,
+    zone: TimeZone,
+    policy: ConcurrencyPolicy,
+    deadline: Option<Duration>,
+    suspended: bool,
+    keep_verified: usize,
+    keep_others: usize,
+}
+
+/// A field of the spec that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("spec.{field}: {why}")]
+pub struct Invalid {
+    field: &'static str,
+    why: String,
+}
+
+/// Reads every field of the spec once.
+pub fn validate(spec: &ChecksumScheduleSpec) -> Result<Validated, Invalid> {
+    let invalid = |field| move |why: String| Invalid { field, why };
+    let deadline = spec
+        .starting_deadline
+        .as_ref()
+        .map(crds::duration::Duration::parse)
+        .transpose();
+    let limit = |number: i32| usize::try_from(number).unwrap_or(0);
+    Ok(Validated {
+        cron: spec
+            .schedule
+            .parse()
+            .map_err(|e| invalid("schedule")(e.to_string()))?,
+        zone: spec
+            .time_zone
+            .parse()
+            .map_err(|e| invalid("timeZone")(e.to_string()))?,
+        deadline: deadline.map_err(|e| invalid("startingDeadline")(e.to_string()))?,
+        policy: spec.concurrency_policy,
+        suspended: spec.suspend,
+        keep_verified: limit(spec.successful_runs_history_limit),
+        keep_others: limit(spec.failed_runs_history_limit),
+    })
+}
+
+/// What to do, complete enough that nothing is left to decide.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Active runs to delete before anything starts.
+    pub replace: Vec<Doomed>,
+    /// Runs to make.
+    pub start: Vec<Start>,
+    /// Ended runs beyond the limits of the history.
+    pub prune: Vec<Doomed>,
+    /// What is due and not started, and why.
+    pub waiting: Option<Waiting>,
+    /// Slots that passed without a run.
+    pub missed: Option<Missed>,
+    /// Names of the runs that will be active, the oldest first.
+    pub active: Vec<String>,
+    /// The newest slot that was started or given up.
+    pub last_slot: Option<Timestamp>,
+    /// The newest run-now token that was taken up.
+    pub handled_token: Option<String>,
+    /// The slot users may expect next; one in the past is due and waits.
+    pub next_slot: Option<Timestamp>,
+    /// When to look again.
+    pub wake: Option<Timestamp>,
+}
+
+/// A run to delete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Doomed {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+/// A run to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Start {
+    /// Its name.
+    pub name: String,
+    /// The slot it is for.
+    pub slot: Option<Timestamp>,
+    /// The run-now token it is for.
+    pub token: Option<String>,
+}
+
+/// What is due and not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Waiting {
+    /// An earlier run is active.
+    ForActiveRun,
+    /// Nothing starts while the schedule is suspended.
+    Suspended,
+}
+
+/// Slots that passed without a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Missed {
+    /// How many, up to [`MISSED_LIMIT`].
+    pub count: usize,
+    /// The newest of them.
+    pub last: Timestamp,
+}
+
+/// Decides.
+pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
+    let due = spec.due(seen, now);
+    let token = pending_token(seen);
+    let active: Vec<&Run> = seen.runs.iter().filter(|run| run.is_active()).collect();
+    let waiting = spec.waiting(&due, token, &active);
+    let mut plan = Plan {
+        replace: Vec::new(),
+        start: Vec::new(),
+        prune: spec.prunable(seen),
+        waiting,
+        missed: due.missed.filter(|_| waiting.is_none()),
+        active: Vec::new(),
+        last_slot: due.handled.or(seen.status.last_schedule_time),
+        handled_token: handled_token(seen),
+        next_slot: None,
+        wake: None,
+    };
+    if waiting.is_none() {
+        spec.start(&mut plan, seen, &due, token, &active);
+    }
+    plan.active = names_of_active(&plan, &active);
+    spec.schedule_next(&mut plan, &due, now);
+    plan
+}
+
+/// What the calendar says.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    /// The slot to start.
+    slot: Option<Timestamp>,
+    /// The newest slot that is dealt with even if nothing starts.
+    handled: Option<Timestamp>,
+    missed: Option<Missed>,
+}
+
+impl Validated {
+    /// The newest slot that is owed, and what is given up.
+    fn due(&self, seen: &Observed, now: Timestamp) -> Due {
+        let base = handled_until(seen);
+        let newest = self.cron.last_between(base, now, &self.zone);
+        let Some(newest) = newest else {
+            return Due::nothing(base, seen);
+        };
+        if self.suspended || not_promised(seen, now) {
+            return Due {
+                slot: None,
+                handled: Some(newest).filter(|_| !self.suspended),
+                missed: None,
+            };
+        }
+        let count = self
+            .cron
+            .count_between(base, newest, &self.zone, MISSED_LIMIT);
+        if self.is_too_late(newest, now) {
+            return Due {
+                slot: None,
+                handled: Some(newest),
+                missed: Some(Missed {
+                    count,
+                    last: newest,
+                }),
+            };
+        }
+        Due {
+            slot: Some(newest),
+            handled: None,
+            missed: self.earlier_missed(base, newest, count),
+        }
+    }
+
+    fn is_too_late(&self, slot: Timestamp, now: Timestamp) -> bool {
+        self.given_up_at(slot).is_some_and(|end| now >= end)
+    }
+
+    /// When a slot that could not be started is given up.
+    fn given_up_at(&self, slot: Timestamp) -> Option<Timestamp> {
+        let deadline = SignedDuration::try_from(self.deadline?).ok()?;
+        slot.checked_add(deadline)
+            .ok()?
+            .checked_add(SignedDuration::from_secs(1))
+            .ok()
+    }
+
+    fn earlier_missed(&self, base: Timestamp, newest: Timestamp, count: usize) -> Option<Missed> {
+        let before = newest.checked_sub(SignedDuration::from_secs(1)).ok()?;
+        let last = self.cron.last_between(base, before, &self.zone)?;
+        Some(Missed {
+            count: count.saturating_sub(1).max(1),
+            last,
+        })
+    }
+
+    fn waiting(&self, due: &Due, token: Option<&str>, active: &[&Run]) -> Option<Waiting> {
+        if self.suspended {
+            return token.map(|_| Waiting::Suspended);
+        }
+        let wanted = due.slot.is_some() || token.is_some();
+        let held = self.policy == ConcurrencyPolicy::Forbid && !active.is_empty();
+        (wanted && held).then_some(Waiting::ForActiveRun)
+    }
+
+    /// One run serves a slot and a token that are due together, unless runs may be concurrent.
+    fn start(
+        &self,
+        plan: &mut Plan,
+        seen: &Observed,
+        due: &Due,
+        token: Option<&str>,
+        active: &[&Run],
+    ) {
+        let slot = due.slot.map(|at| Start {
+            name: name::slot_run(&seen.name, at),
+            slot: Some(at),
+            token: None,
+        });
+        let token = token.map(|token| Start {
+            name: name::token_run(&seen.name, &digest(token)),
+            slot: None,
+            token: Some(token.into()),
+        });
+        plan.last_slot = due.slot.or(plan.last_slot);
+        if let Some(token) = &token {
+            plan.handled_token.clone_from(&token.token);
+        }
+        plan.start = match (slot, token) {
+            (Some(slot), Some(token)) if self.policy != ConcurrencyPolicy::Allow => vec![Start {
+                slot: slot.slot,
+                ..token
+            }],
+            (slot, token) => slot.into_iter().chain(token).collect(),
+        };
+        // What an earlier attempt made is there already.
+        plan.start
+            .retain(|start| seen.runs.iter().all(|run| run.name != start.name));
+        if self.policy == ConcurrencyPolicy::Replace && !plan.start.is_empty() {
+            plan.replace = active.iter().map(|run| Doomed::from(*run)).collect();
+        }
+    }
+
+    /// Ended runs beyond the limits, the oldest first; only once the status has told of them.
+    fn prunable(&self, seen: &Observed) -> Vec<Doomed> {
+        let mut ended: Vec<&Run> = seen.runs.iter().filter(|run| is_told(run, seen)).collect();
+        ended.sort_by_key(|run| run.created);
+        let (verified, others): (Vec<&Run>, Vec<&Run>) =
+            ended.into_iter().partition(|run| run.is_verified());
+        let beyond = |runs: Vec<&Run>, keep: usize| {
+            let excess = runs.len().saturating_sub(keep);
+            runs.into_iter()
+                .take(excess)
+                .map(Doomed::from)
+                .collect::<Vec<_>>()
+        };
+        let mut doomed = beyond(verified, self.keep_verified);
+        doomed.extend(beyond(others, self.keep_others));
+        doomed
+    }
+
+    fn schedule_next(&self, plan: &mut Plan, due: &Due, now: Timestamp) {
+        if self.suspended {
+            return;
+        }
+        // A clock that went back must not make a handled slot due again.
+        let from = plan.last_slot.map_or(now, |last| last.max(now));
+        let next = self.cron.next_after(from, &self.zone);
+        let waits = plan.waiting.is_some();
+        let late = due.slot.filter(|_| waits);
+        plan.next_slot = late.or(next);
+        plan.wake = late
+            .and_then(|slot| self.given_up_at(slot))
+            .into_iter()
+            .chain(next)
+            .min();
+    }
+}
+
+impl Due {
+    fn nothing(base: Timestamp, seen: &Observed) -> Self {
+        let adopted = seen
+            .status
+            .last_schedule_time
+            .is_none_or(|last| last < base);
+        let by_run = seen.runs.iter().any(|run| run.slot == Some(base));
+        Self {
+            slot: None,
+            handled: Some(base).filter(|_| adopted && by_run),
+            missed: None,
+        }
+    }
+}
+
+impl From<&Run> for Doomed {
+    fn from(run: &Run) -> Self {
+        Self {
+            name: run.name.clone(),
+            uid: run.uid.clone(),
+        }
+    }
+}
+
+/// Slots up to this one are dealt with: by the status, by a run that exists, or before the schedule did.
+fn handled_until(seen: &Observed) -> Timestamp {
+    let by_runs = seen.runs.iter().filter_map(|run| run.slot).max();
+    let by_status = seen.status.last_schedule_time;
+    by_runs
+        .into_iter()
+        .chain(by_status)
+        .fold(seen.created, Timestamp::max)
+}
+
+/// Whether the slots up to now were never promised: the schedule was suspended when they passed, or
+/// has changed since and the slot that users were told of is still to come.
+fn not_promised(seen: &Observed, now: Timestamp) -> bool {
+    let status = &seen.status;
+    let ready = condition::find(&status.conditions, READY);
+    let resumed = ready.is_some_and(|ready| ready.reason == SUSPENDED.name);
+    let observed = status.observed_generation > 0;
+    let changed = observed && status.observed_generation != seen.generation;
+    let promised = status.next_schedule_time.is_some_and(|next| next <= now);
+    resumed || (changed && !promised)
+}
+
+/// The newest token that was taken up: the one asked for now if a run for it exists, whatever the status says.
+fn handled_token(seen: &Observed) -> Option<String> {
+    let taken_up = seen.token.as_ref().filter(|token| {
+        seen.runs
+            .iter()
+            .any(|run| run.token.as_ref() == Some(token))
+    });
+    taken_up
+        .or(seen.status.last_handled_run_now.as_ref())
+        .cloned()
+}
+
+fn pending_token(seen: &Observed) -> Option<&str> {
+    let token = seen.token.as_deref()?;
+    let fresh = handled_token(seen).as_deref() != Some(token);
+    (fresh && !token.is_empty() && token.len() <= TOKEN_LIMIT).then_some(token)
+}
+
+fn digest(token: &str) -> String {
+    use std::fmt::Write as _;
+    Sha256::digest(token)
+        .iter()
+        .take(8)
+        .fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+}
+
+/// Whether the status has told how this run ended, so that deleting it loses nothing.
+fn is_told(run: &Run, seen: &Observed) -> bool {
+    let status = &seen.status;
+    let Some(ended) = run.ended.as_ref().filter(|_| !run.deleting) else {
+        return false;
+    };
+    let listed = status.active.iter().any(|active| active.name == run.name);
+    let slot_told = run
+        .slot
+        .is_none_or(|slot| status.last_schedule_time.is_some_and(|last| slot <= last));
+    let token_told =
+        run.token.is_none() || run.token != seen.token || run.token == status.last_handled_run_now;
+    let result_told = status.last_result_time.is_some_and(|told| ended.at <= told);
+    !listed && slot_told && token_told && result_told
+}
+
+fn names_of_active(plan: &Plan, active: &[&Run]) -> Vec<String> {
+    let mut kept: Vec<&&Run> = active
+        .iter()
+        .filter(|run| plan.replace.iter().all(|doomed| doomed.uid != run.uid))
+        .collect();
+    kept.sort_by_key(|run| run.created);
+    let started = plan.start.iter().map(|start| start.name.clone());
+    kept.into_iter()
+        .map(|run| run.name.clone())
+        .chain(started)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

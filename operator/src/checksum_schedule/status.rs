@@ -1,0 +1,225 @@
+//! What a ChecksumSchedule tells its users. In: what was observed, planned and done.
+//! Out: its status and events. Pure.
+
+use crds::{
+    checksum_run::{ChecksumRun, reason::VERIFIED},
+    checksum_schedule::{
+        ActiveRun, ChecksumScheduleStatus, LAST_RUN_VERIFIED,
+        reason::{
+            FAILING, INVALID_SPEC, LAST_NOT_VERIFIED, LAST_VERIFIED, NAME_TAKEN, NO_RUN_YET,
+            RUN_ENDED, RUN_REFUSED, RUN_REPLACED, RUN_STARTED, RUNNING, SCHEDULED, SLOTS_MISSED,
+            SUSPENDED, WAITING,
+        },
+    },
+    condition::{self, Draft, READY, RECONCILING, Reason, STALLED, Status},
+};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
+use runtime::telemetry::chain;
+
+use super::{
+    Failure,
+    plan::{MISSED_LIMIT, Missed, Observed, Plan, Waiting},
+};
+use crate::{act, class::Class, report::EventDraft};
+
+/// Lists in a status hold at most this many.
+const LIST_LIMIT: usize = 20;
+
+/// The status after a pass that ended with `outcome`.
+pub fn status(
+    seen: &Observed,
+    suspended: bool,
+    outcome: Result<&Plan, &Failure>,
+    now: Timestamp,
+) -> ChecksumScheduleStatus {
+    let mut status = seen.status.clone();
+    status.observed_generation = seen.generation;
+    tell_results(&mut status, seen);
+    let mut drafts = match outcome {
+        Ok(plan) => {
+            tell_plan(&mut status, plan);
+            vec![ready(plan, suspended)]
+        }
+        Err(failure) => {
+            // What cannot be read promises nothing.
+            let promise = status.next_schedule_time.take();
+            status.next_schedule_time = promise.filter(|_| failure.class() != Class::Invalid);
+            failed(failure)
+        }
+    };
+    drafts.push(last_run(&status));
+    status.conditions =
+        condition::merge(&seen.status.conditions, &drafts, Some(seen.generation), now);
+    status
+}
+
+fn tell_plan(status: &mut ChecksumScheduleStatus, plan: &Plan) {
+    let names = plan.active.iter().take(LIST_LIMIT);
+    status.active = names.map(|name| ActiveRun { name: name.clone() }).collect();
+    status.active_count = i32::try_from(plan.active.len()).unwrap_or(i32::MAX);
+    status.last_schedule_time = plan.last_slot;
+    status.next_schedule_time = plan.next_slot;
+    status.last_handled_run_now.clone_from(&plan.handled_token);
+}
+
+/// Results outlive the runs they come from: only newer ones replace them.
+fn tell_results(status: &mut ChecksumScheduleStatus, seen: &Observed) {
+    for (run, ended) in seen
+        .runs
+        .iter()
+        .filter_map(|run| Some((run, run.ended.as_ref()?)))
+    {
+        if status.last_result_time.is_none_or(|last| last < ended.at) {
+            status.last_result_time = Some(ended.at);
+            status.last_result = Some(ended.result.clone());
+        }
+        let newest_success = status
+            .last_successful_time
+            .is_none_or(|last| last < ended.at);
+        if ended.result == VERIFIED.name && newest_success && !run.deleting {
+            status.last_successful_time = Some(ended.at);
+        }
+    }
+}
+
+fn ready(plan: &Plan, suspended: bool) -> Draft {
+    let next = |prefix: &str| match plan.next_slot {
+        Some(at) => format!("{prefix}next run at {at}"),
+        None => format!("{prefix}no further slot"),
+    };
+    if suspended {
+        let message = match plan.waiting {
+            Some(Waiting::Suspended) => {
+                "suspended; the run asked for by the annotation starts when spec.suspend is false"
+            }
+            Some(Waiting::ForActiveRun) | None => {
+                "suspended; no run is started until spec.suspend is false"
+            }
+        };
+        return Draft::new(READY, true, &SUSPENDED, message);
+    }
+    match (plan.waiting, plan.active.as_slice()) {
+        (Some(_), active) => {
+            let message = format!("a run is due and waits for {} to end", active.join(", "));
+            Draft::new(READY, true, &WAITING, message)
+        }
+        (None, []) => Draft::new(READY, true, &SCHEDULED, next("")),
+        (None, [only]) => Draft::new(READY, true, &RUNNING, next(&format!("{only} is active, "))),
+        (None, many) => Draft::new(
+            READY,
+            true,
+            &RUNNING,
+            next(&format!("{} runs are active, ", many.len())),
+        ),
+    }
+}
+
+fn failed(failure: &Failure) -> Vec<Draft> {
+    let reason = reason_of(failure);
+    let message = chain(failure);
+    let ready = Draft::new(READY, false, reason, message.clone());
+    let other = match failure.class() {
+        Class::Invalid => Draft::new(STALLED, true, reason, message),
+        Class::Transient | Class::Conflict | Class::Blocked => Draft::new(
+            RECONCILING,
+            true,
+            reason,
+            "trying again with growing pauses",
+        ),
+    };
+    vec![ready, other]
+}
+
+fn reason_of(failure: &Failure) -> &'static Reason {
+    match failure {
+        Failure::Undecodable(_) | Failure::Invalid(_) => &INVALID_SPEC,
+        Failure::Act(act::Error::NameTaken { .. }) => &NAME_TAKEN,
+        Failure::Act(error) if error.class() == Class::Blocked => &RUN_REFUSED,
+        Failure::Act(_) => &FAILING,
+    }
+}
+
+fn last_run(status: &ChecksumScheduleStatus) -> Draft {
+    match status.last_result.as_deref() {
+        None => Draft::new(
+            LAST_RUN_VERIFIED,
+            Status::Unknown,
+            &NO_RUN_YET,
+            "no run has ended yet",
+        ),
+        Some(result) if result == VERIFIED.name => Draft::new(
+            LAST_RUN_VERIFIED,
+            true,
+            &LAST_VERIFIED,
+            "the last run verified every file it read",
+        ),
+        Some(result) => {
+            let message = format!("the last run ended with {result}");
+            Draft::new(LAST_RUN_VERIFIED, false, &LAST_NOT_VERIFIED, message)
+        }
+    }
+}
+
+/// Events of what was done.
+pub fn events_of_plan(plan: &Plan) -> Vec<EventDraft> {
+    let replaced = plan.replace.iter().map(|run| {
+        let note = format!("deleted the active run {}", run.name);
+        about_run(false, &RUN_REPLACED, &run.name, note)
+    });
+    let started = plan.start.iter().map(|start| {
+        let note = format!("started {}", start.name);
+        about_run(false, &RUN_STARTED, &start.name, note)
+    });
+    let missed = plan.missed.iter().map(missed);
+    replaced.chain(started).chain(missed).collect()
+}
+
+fn missed(missed: &Missed) -> EventDraft {
+    let Missed { count, last } = missed;
+    let some = if *count < MISSED_LIMIT {
+        ""
+    } else {
+        "at least "
+    };
+    EventDraft {
+        warning: true,
+        reason: &SLOTS_MISSED,
+        note: format!("{some}{count} slots passed without a run, the last at {last}"),
+        related: None,
+    }
+}
+
+/// Events of runs that ended since the status told of results last.
+pub fn events_of_results(seen: &Observed) -> Vec<EventDraft> {
+    let told = seen.status.last_result_time;
+    let ended = seen
+        .runs
+        .iter()
+        .filter_map(|run| Some((run, run.ended.as_ref()?)));
+    ended
+        .filter(|(_, ended)| told.is_none_or(|told| told < ended.at))
+        .map(|(run, ended)| {
+            let warning = ended.result != VERIFIED.name;
+            let note = format!("{} ended with {}", run.name, ended.result);
+            about_run(warning, &RUN_ENDED, &run.name, note)
+        })
+        .collect()
+}
+
+/// Naming the run keeps events of different runs apart: those about the same things are counted together.
+fn about_run(warning: bool, reason: &'static Reason, run: &str, note: String) -> EventDraft {
+    let related = ObjectReference {
+        api_version: Some(ChecksumRun::api_version(&()).into()),
+        kind: Some(ChecksumRun::kind(&()).into()),
+        name: Some(run.into()),
+        ..ObjectReference::default()
+    };
+    EventDraft {
+        warning,
+        reason,
+        note,
+        related: Some(related),
+    }
+}

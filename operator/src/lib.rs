@@ -1,0 +1,21 @@
+//! The Orrery operator: watches the resources of the group `orrery.dev` and makes them true.
+//! `run` is the wiring; the decisions are in the `plan` of each kind.
+
+pub mod act;
+pub mod args;
+pub mod checksum_schedule;
+pub mod class;
+pub mod client;
+pub mod controller;
+pub mod definitions;
+pub mod leader;
+pub mod metrics;
+pub mod object;
+pub mod queue;
+pub mod rbac;
+pub mod report;
+pub mod requeue;
+mod run;
+pub mod watch;
+
+pub use run::run;

@@ -1,0 +1,16 @@
+//! The operator's process: flags in, exit code out. Everything else is in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use operator::args::Args;
+
+/// Returns memory to the system after the burst of the first lists; see docs/decisions.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let telemetry = args.telemetry.clone();
+    runtime::process::run(&telemetry, operator::run(args))
+}

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Every rule that a machine can check. One line per step that fails, nothing else to read when green.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PATH="$(e2e/tools/cargo.sh):$PATH"
+failed=0
+
+check() { # name command…: runs quietly, shows the output when it fails
+  local name=$1 out
+  shift
+  if ! out=$("$@" 2>&1); then
+    printf 'lint: %s\n%s\n' "$name" "$out" >&2
+    failed=1
+  fi
+}
+
+# Dependencies point one way: see ARCHITECTURE.md.
+direction() {
+  local bad=0
+  depends() { cargo tree --package "$1" --edges normal --prefix none --format '{p}' | sed 's/ .*//' | sort -u; }
+  forbid() { # crate, forbidden crates…
+    local crate=$1
+    shift
+    for other in "$@"; do
+      if depends "$crate" | grep -qx "$other"; then
+        echo "$crate must not depend on $other"
+        bad=1
+      fi
+    done
+  }
+  forbid crds tokio kube-client kube-runtime runtime operator testbed
+  forbid runtime operator testbed e2e kube-client
+  forbid operator testbed e2e
+  forbid testbed operator runtime e2e
+  forbid e2e operator runtime
+  return $bad
+}
+
+# Each crate must compile with the features it asks for itself, not with those a neighbour turns on.
+alone() {
+  for crate in crds runtime operator testbed e2e; do
+    cargo check --quiet --package "$crate" || return 1
+  done
+}
+
+# Objects are written by these files only; clippy cannot tell a read from a write.
+writers() {
+  local found
+  found=$(grep -rnE '\.(patch|patch_status|replace|create|delete)\(' operator/src --include='*.rs' |
+    grep -vE '^operator/src/(act|report|leader)\.rs:' | grep -vE 'self\.writer\.|\.reporter\.' || true)
+  [ -z "$found" ] || { echo "objects are written outside act.rs, report.rs and leader.rs:"; echo "$found"; return 1; }
+}
+
+shell_scripts() {
+  local script
+  for script in scripts/*.sh e2e/tools/*.sh .ci/run; do
+    bash -n "$script" || return 1
+  done
+}
+
+sizes() { # a report, not a rule: a long file is a question to its author
+  git ls-files '*.rs' | while read -r file; do
+    lines=$(awk '/^#\[cfg\(test\)\]/{exit} {n++} END{print n+0}' "$file")
+    [ "$lines" -le 400 ] || printf 'lint: %s has %s lines without its tests\n' "$file" "$lines"
+  done
+}
+
+check "formatting: run cargo fmt" cargo fmt --all --check
+# Denied here rather than by RUSTFLAGS, which would build every dependency twice.
+check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+check "licences, bans and sources" cargo deny --log-level error --offline check bans licenses sources
+check "dependency direction" direction
+check "a crate does not compile alone" alone
+check "writes in the wrong place" writers
+check "shell scripts" shell_scripts
+check "generated files: run make generate" cargo run --quiet --package operator --example generate -- --check
+sizes
+exit $failed

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Everything, or with an argument one crate (crds, operator, runtime, testbed, e2e) or one topic
+# (a part of a test's or test file's name). Quiet when green.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+only=${1:-}
+
+scripts/prepare.sh
+PATH="$(e2e/tools/cargo.sh):$PATH"
+
+crates=$(cargo metadata --no-deps --format-version 1 | sed 's/"name":"/\n&/g' | sed -n 's/^"name":"\([a-z0-9]*\)","version".*/\1/p')
+selection=(--workspace)
+if [ -n "$only" ] && grep -qx "$only" <<<"$crates"; then
+  selection=(--package "$only")
+elif [ -n "$only" ]; then
+  selection=(--workspace --filterset "test(/$only/) or binary(/$only/)")
+else
+  scripts/lint.sh
+fi
+
+# Binaries and examples are what the process tests start.
+cargo build --quiet --workspace --bins --examples
+profile=${CI:+ci}
+cargo run --quiet --package testbed -- run -- \
+  cargo nextest run --cargo-quiet --profile "${profile:-default}" --no-tests=fail "${selection[@]}"
