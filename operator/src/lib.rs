@@ -8,6 +8,7 @@ pub mod class;
 pub mod client;
 pub mod controller;
 pub mod definitions;
+pub mod fleet;
 pub mod leader;
 pub mod metrics;
 pub mod object;

@@ -125,6 +125,11 @@ impl Access {
 
     /// A new client as administrator. Not shared: a client dies with the runtime it was made in.
     pub async fn client(&self) -> Result<Client> {
+        Ok(Client::try_from(self.config().await?)?)
+    }
+
+    /// How to reach the API server as administrator, for a client of the caller's own making.
+    pub async fn config(&self) -> Result<Config> {
         let file = self.kubeconfig();
         let kubeconfig = Kubeconfig::read_from(&file)
             .with_context(|| format!("failed to read {}; is the cluster gone?", file.display()))?;
@@ -132,7 +137,7 @@ impl Access {
         let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
         let agent = (USER_AGENT, HeaderValue::from_static(AGENT));
         config.headers.push(agent);
-        Ok(Client::try_from(config)?)
+        Ok(config)
     }
 
     /// The audit log from the start of the cluster.

@@ -17,10 +17,9 @@ use futures::future::BoxFuture;
 use http::{Method, Request, Response};
 use jiff::Timestamp;
 use kube::{
-    Api, Client, Config, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     client::{Body, ClientBuilder},
-    config::{KubeConfigOptions, Kubeconfig},
     core::DeserializeGuard,
 };
 use operator::{
@@ -300,9 +299,7 @@ impl World {
 }
 
 async fn spoiled_client(kubernetes: &Shared, line: &Line) -> Result<Client> {
-    let kubeconfig = Kubeconfig::read_from(kubernetes.kubeconfig())?;
-    let mut config =
-        Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let mut config = kubernetes.config().await?;
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?.with_layer(line).build())
 }

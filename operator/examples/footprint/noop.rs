@@ -1,0 +1,159 @@
+//! CPU and requests of a pass with nothing to do, against the server, with caches as in the operator.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule, name::AGENT_LABEL};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt, api::PostParams};
+use nix::time::{ClockId, clock_gettime};
+use operator::{
+    act::Writer,
+    checksum_schedule::{
+        Context,
+        observe::{CachedRun, CachedSchedule},
+        reconcile,
+    },
+    client,
+    controller::Next,
+    leader::Leadership,
+    metrics::Metrics,
+    object::Key,
+    report::Reporter,
+    watch::{
+        freshness::Watches,
+        pod::{SlimPod, WirePod},
+    },
+};
+use runtime::{
+    clock::{Clock, SystemClock},
+    metrics::Metrics as Registry,
+    tasks::TaskGroup,
+};
+use serde_json::json;
+use testbed::{Shared, wait::eventually};
+
+use crate::watchers::follow;
+
+const PASSES: u32 = 20_000;
+const CHILDREN: usize = 100;
+
+pub(crate) struct Noop {
+    pub(crate) microseconds: f64,
+    pub(crate) requests: u64,
+}
+
+pub(crate) async fn measure(cluster: &Shared) -> Result<Noop> {
+    let namespace = cluster.namespace("noop").await?;
+    let client = cluster.client().await?;
+    let uid = family(&client, &namespace).await?;
+
+    let (metrics, registry) = (Metrics::default(), Registry::new());
+    registry.with(|registry| metrics.register(registry));
+    let counted = client::connect(&cluster.config().await?, metrics, Watches::default())?;
+    let mut tasks = TaskGroup::new(3);
+    let within = Some(&*namespace);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let leadership = Leadership::unchallenged(Arc::clone(&clock));
+    let context = Context {
+        schedules: follow(&mut tasks, &client, within, None, CachedSchedule::slim)?,
+        runs: follow(&mut tasks, &client, within, None, CachedRun::slim)?,
+        writer: Writer::new(counted.clone(), leadership.clone()),
+        reporter: Reporter::new(
+            counted,
+            leadership,
+            Arc::clone(&clock),
+            "bench",
+            Duration::ZERO,
+        ),
+        clock,
+    };
+    let pods = follow::<WirePod, SlimPod>(
+        &mut tasks,
+        &client,
+        within,
+        Some(AGENT_LABEL),
+        SlimPod::from,
+    )?;
+    let soon = Duration::from_secs(30);
+    eventually("whole caches", soon, async || {
+        let whole = context.schedules.is_synced() && context.runs.is_synced() && pods.is_synced();
+        Ok(whole.then_some(()))
+    })
+    .await?;
+    let key = Key {
+        namespace: namespace.to_string(),
+        name: "s".into(),
+    };
+    eventually("nothing to do", soon, async || {
+        let next = reconcile(context.clone(), key.clone()).await;
+        Ok(matches!(next, Next::At(_)).then_some(()))
+    })
+    .await?;
+
+    let sent = requests(&registry)?;
+    let used = cpu(async || {
+        for _ in 0..PASSES {
+            ensure!(
+                pods.owned_by(&namespace, &uid).len() == CHILDREN,
+                "pods are missing"
+            );
+            let next = reconcile(context.clone(), key.clone()).await;
+            ensure!(
+                matches!(next, Next::At(_)),
+                "there was something to do: {next:?}"
+            );
+        }
+        Ok(())
+    });
+    Ok(Noop {
+        microseconds: used.await?.as_secs_f64() * 1e6 / f64::from(PASSES),
+        requests: requests(&registry)? - sent,
+    })
+}
+
+/// A schedule that controls a hundred runs and a hundred pods; its UID.
+async fn family(client: &kube::Client, namespace: &str) -> Result<String> {
+    let schedule = json!({"apiVersion": "orrery.dev/v1alpha1", "kind": "ChecksumSchedule", "metadata": {"name": "s"},
+        "spec": {"schedule": "@yearly", "concurrencyPolicy": "Allow", "template": {"spec": {"source": {"persistentVolumeClaim": {"claimName": "home"}}}}}});
+    let (params, schedules) = (
+        PostParams::default(),
+        Api::<ChecksumSchedule>::namespaced(client.clone(), namespace),
+    );
+    let schedule = schedules
+        .create(&params, &serde_json::from_value(schedule)?)
+        .await?;
+    let uid = schedule.uid().context("a UID")?;
+    let owner = json!([{"apiVersion": "orrery.dev/v1alpha1", "kind": "ChecksumSchedule", "name": "s", "uid": uid, "controller": true}]);
+    let runs = Api::<ChecksumRun>::namespaced(client.clone(), namespace);
+    let pods = Api::<Pod>::namespaced(client.clone(), namespace);
+    for n in 0..CHILDREN {
+        let mut run = json!({"metadata": {"name": format!("r{n}"), "ownerReferences": owner}});
+        run["apiVersion"] = json!("orrery.dev/v1alpha1");
+        run["kind"] = json!("ChecksumRun");
+        run["spec"] = json!({"source": {"persistentVolumeClaim": {"claimName": "home"}}});
+        runs.create(&params, &serde_json::from_value(run)?).await?;
+        let mut pod = crate::seed::pod(n);
+        pod["metadata"]["ownerReferences"] = owner.clone();
+        pods.create(&params, &serde_json::from_value(pod)?).await?;
+    }
+    Ok(uid)
+}
+
+/// The CPU time of this process while `work` is done.
+async fn cpu(work: impl AsyncFnOnce() -> Result<()>) -> Result<Duration> {
+    let used =
+        || Ok::<Duration, anyhow::Error>(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into());
+    let before = used()?;
+    work().await?;
+    Ok(used()?.saturating_sub(before))
+}
+
+fn requests(registry: &Registry) -> Result<u64> {
+    let text = registry.render()?;
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("rest_client_requests_total"));
+    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    Ok(counts.sum())
+}

@@ -1,0 +1,327 @@
+//! Visits agents, few at a time. In: rosters. Out: what is known of their agents.
+//! Touches the network and reads the clock; decides nothing.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crds::report::StatusReport;
+use futures::{StreamExt, stream};
+use http::Uri;
+use runtime::{
+    clock::Clock,
+    http::{Client, Error, InvalidServerName, Limits, Response},
+    tls::IdentityReceiver,
+};
+use tokio::sync::Semaphore;
+use tracing::{info, warn};
+
+use super::{
+    answer,
+    known::{Call, Failure, Known, Now, Offered},
+    metrics::FleetMetrics,
+    plan::{self, Observed, Pace, Plan, Roster, Uid, Visit},
+    summary::Summary,
+};
+use crate::{leader::Leadership, object::Key};
+
+/// How many agents are visited at once, over all resources.
+pub const AT_ONCE: usize = 32;
+
+/// How many of them for one resource: one with many agents that hang does not keep the others waiting.
+const AT_ONCE_FOR_ONE: usize = AT_ONCE / 2;
+
+/// How long one request may take, from connecting to the end of the answer.
+pub const REQUEST: Duration = Duration::from_secs(3);
+
+/// The resource that agents work for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name.
+    pub key: Key,
+}
+
+/// What differs between production and tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How often agents are asked.
+    pub pace: Pace,
+    /// How long one request may take.
+    pub request: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            pace: Pace::default(),
+            request: REQUEST,
+        }
+    }
+}
+
+/// How a round ended.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// What is known now.
+    pub summary: Summary,
+    /// After which time to make the next round; `None` if only a change of the pods makes one worthwhile.
+    pub again: Option<Duration>,
+}
+
+/// The agents of all resources, as the operator knows them. One per process.
+///
+/// A controller calls [`Fleet::round`] in each pass, after it has brought the pods into being:
+///
+/// ```text
+/// let pods = pods.owned_by(namespace, workload_uid);            // not those that have ended
+/// let roster = Roster::new(config, CONTROL_PORT, pods.iter().map(|pod| Pod::from(&**pod)));
+/// let round = fleet.round(&subject, &roster).await;             // polls, pushes; a few seconds at worst
+/// conditions.push(round.summary.agents_reachable());
+/// conditions.push(round.summary.clocks_agree());
+/// round.again.map_or(Next::Await, Next::After)                  // and on every change of spec or pods
+/// ```
+///
+/// and [`Fleet::forget`] when the resource is gone. A pass that cannot wait reads [`Fleet::summary`] and leaves the
+/// rounds to a loop of their own; values arrive while a round still waits for others.
+///
+/// Guarantees: at most [`AT_ONCE`] visits at a time, at most one per pod, each request within its time and
+/// `DOCUMENT_LIMIT` bytes; a round that is dropped leaves nothing behind. Nothing is pushed but by a leader, right
+/// after the pod has answered under its own UID. Knowledge is of pods on the last roster only, and lives in memory:
+/// a new leader asks everybody again.
+#[derive(Debug)]
+pub struct Fleet {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    leadership: Leadership,
+    metrics: FleetMetrics,
+    pace: Pace,
+    permits: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<Subject, HashMap<Uid, Known>>,
+    busy: HashSet<Uid>,
+}
+
+impl Fleet {
+    /// Nothing is known yet. `identity` is shown to agents, all of which have a certificate for `server_name`.
+    pub fn new(
+        identity: IdentityReceiver,
+        server_name: &str,
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        leadership: Leadership,
+        metrics: FleetMetrics,
+    ) -> Result<Self, InvalidServerName> {
+        let limits = Limits {
+            connect: settings.request,
+            total: settings.request,
+            ..Limits::default()
+        };
+        Ok(Self {
+            client: Client::mutual_tls(limits, identity, server_name)?,
+            clock,
+            leadership,
+            metrics,
+            pace: settings.pace,
+            permits: Semaphore::new(AT_ONCE),
+            state: Mutex::default(),
+        })
+    }
+
+    /// Visits the agents of one resource that are due, and says what is known then.
+    pub async fn round(&self, subject: &Subject, roster: &Roster) -> Round {
+        stream::iter(self.begin(subject, roster))
+            .for_each_concurrent(AT_ONCE_FOR_ONE, |visit| async move {
+                // The semaphore is never closed.
+                let _permit = self.permits.acquire().await;
+                self.visit(subject, roster, &visit.visit).await;
+            })
+            .await;
+        let now = self.clock.monotonic();
+        let next = self.plan(subject, roster, &self.lock()).next;
+        Round {
+            summary: self.summary(subject, roster),
+            again: next.map(|next| next.saturating_duration_since(now)),
+        }
+    }
+
+    /// What is known of the agents of one resource.
+    pub fn summary(&self, subject: &Subject, roster: &Roster) -> Summary {
+        let state = self.lock();
+        let nothing = HashMap::new();
+        Summary::new(roster, state.known.get(subject).unwrap_or(&nothing))
+    }
+
+    /// Forgets the agents of a resource that is gone.
+    pub fn forget(&self, subject: &Subject) {
+        self.lock().known.remove(subject);
+    }
+
+    /// Forgets who is gone, and claims those that are to be visited.
+    fn begin(&self, subject: &Subject, roster: &Roster) -> Vec<Claim<'_>> {
+        let mut state = self.lock();
+        let plan = self.plan(subject, roster, &state);
+        let State { known, busy } = &mut *state;
+        let agents = known.entry(subject.clone()).or_default();
+        for uid in &plan.forget {
+            agents.remove(uid);
+        }
+        for Visit { uid, .. } in &plan.visits {
+            agents.entry(uid.clone()).or_default();
+            busy.insert(uid.clone());
+        }
+        if agents.is_empty() {
+            known.remove(subject);
+        }
+        let claim = |visit| Claim { fleet: self, visit };
+        plan.visits.into_iter().map(claim).collect()
+    }
+
+    fn plan(&self, subject: &Subject, roster: &Roster, state: &State) -> Plan {
+        let nothing = HashMap::new();
+        let seen = Observed {
+            known: state.known.get(subject).unwrap_or(&nothing),
+            busy: &state.busy,
+        };
+        plan::plan(roster, &seen, &self.pace, self.clock.monotonic())
+    }
+
+    /// Polls; if there is something to push, pushes, and polls again for what came of it.
+    async fn visit(&self, subject: &Subject, roster: &Roster, visit: &Visit) {
+        self.poll(subject, visit).await;
+        let Some(report) = self.to_push(subject, roster, visit) else {
+            return;
+        };
+        if self.push(subject, roster, visit, &report).await == Offered::Taken {
+            self.poll(subject, visit).await;
+        }
+    }
+
+    async fn poll(&self, subject: &Subject, visit: &Visit) {
+        let (answer, call) = self
+            .request(visit, "/status", async |uri| self.client.get(&uri).await)
+            .await;
+        let report = answer::report(answer, &visit.uid);
+        let failure = report.as_ref().err().map(|failure| failure.cause);
+        self.metrics.polled(failure);
+        self.update(subject, visit, |known| {
+            tell(subject, visit, known, report.as_ref().err());
+            match report {
+                Ok(report) => known.heard(report, &call),
+                Err(failure) => known.failed(failure, &call),
+            }
+        });
+    }
+
+    /// The agent's last report, if it should be sent the configuration, by this process.
+    fn to_push(
+        &self,
+        subject: &Subject,
+        roster: &Roster,
+        visit: &Visit,
+    ) -> Option<Arc<StatusReport>> {
+        let state = self.lock();
+        let known = state.known.get(subject)?.get(&visit.uid)?;
+        let pod = roster.pods.get(&visit.uid)?;
+        let is_allowed = self.leadership.check().is_ok();
+        let report = &known.heard.as_ref()?.report;
+        (is_allowed && plan::pushes(&roster.config, pod, known)).then(|| Arc::clone(report))
+    }
+
+    async fn push(
+        &self,
+        subject: &Subject,
+        roster: &Roster,
+        visit: &Visit,
+        last: &StatusReport,
+    ) -> Offered {
+        let config = &*roster.config;
+        let (answer, call) = self
+            .request(visit, "/config", async |uri| {
+                self.client.put(&uri, config).await
+            })
+            .await;
+        let outcome = answer::offered(answer, config, last);
+        self.metrics.pushed(&outcome);
+        if let Offered::Refused { words, .. } = &outcome {
+            warn!(kind = subject.kind, resource = %subject.key, pod.uid = %visit.uid, error = words, "agent refused its configuration");
+        }
+        self.update(subject, visit, |known| {
+            known.offered(config, outcome.clone(), &call);
+        });
+        outcome
+    }
+
+    async fn request(
+        &self,
+        visit: &Visit,
+        path: &str,
+        send: impl AsyncFnOnce(Uri) -> Result<Response, Error>,
+    ) -> (Result<Response, Error>, Call) {
+        let uri = format!("https://{}{path}", visit.address).parse();
+        let sent = self.now();
+        let answer = match uri {
+            Ok(uri) => send(uri).await,
+            Err(_) => Err(Error::Address),
+        };
+        let call = Call {
+            address: visit.address.ip(),
+            sent,
+            ended: self.now(),
+        };
+        (answer, call)
+    }
+
+    fn now(&self) -> Now {
+        Now {
+            monotonic: self.clock.monotonic(),
+            wall: self.clock.wall(),
+        }
+    }
+
+    /// Writes down what was learned, unless the pod was forgotten meanwhile.
+    fn update(&self, subject: &Subject, visit: &Visit, learn: impl FnOnce(&mut Known)) {
+        let mut state = self.lock();
+        let agents = state.known.get_mut(subject);
+        if let Some(known) = agents.and_then(|agents| agents.get_mut(&visit.uid)) {
+            learn(known);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Logs when an agent stops to answer, and when it answers again; not in between.
+fn tell(subject: &Subject, visit: &Visit, known: &Known, failure: Option<&Failure>) {
+    let (kind, resource) = (subject.kind, &subject.key);
+    match (known.failing.is_some(), failure) {
+        (false, Some(failure)) => {
+            warn!(kind, %resource, pod.uid = %visit.uid, address = %visit.address, error = failure.words, "agent does not answer");
+        }
+        (true, None) => {
+            info!(kind, %resource, pod.uid = %visit.uid, address = %visit.address, "agent answers again");
+        }
+        (true, Some(_)) | (false, None) => {}
+    }
+}
+
+/// The right to send requests to a pod. Given back when it is dropped, so that a round can be.
+struct Claim<'a> {
+    fleet: &'a Fleet,
+    visit: Visit,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.fleet.lock().busy.remove(&self.visit.uid);
+    }
+}
