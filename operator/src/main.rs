@@ -5,10 +5,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use operator::args::Args;
 
-/// Returns memory to the system after the burst of the first lists; see docs/decisions.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let args = Args::parse();
     let telemetry = args.telemetry.clone();

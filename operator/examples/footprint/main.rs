@@ -19,9 +19,6 @@ use testbed::{
     wait::eventually,
 };
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const START: Duration = Duration::from_mins(1);
 
 #[tokio::main(worker_threads = 2)]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, Result, ensure};
 use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule, name::AGENT_LABEL};
 use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt, api::PostParams};
+use kube::{Api, Client, ResourceExt, api::PostParams};
 use nix::time::{ClockId, clock_gettime};
 use operator::{
     act::Writer,
@@ -37,6 +37,7 @@ use crate::watchers::follow;
 
 const PASSES: u32 = 20_000;
 const CHILDREN: usize = 100;
+const SOON: Duration = Duration::from_secs(30);
 
 pub(crate) struct Noop {
     pub(crate) microseconds: f64,
@@ -47,50 +48,24 @@ pub(crate) async fn measure(cluster: &Shared) -> Result<Noop> {
     let namespace = cluster.namespace("noop").await?;
     let client = cluster.client().await?;
     let uid = family(&client, &namespace).await?;
-
-    let (metrics, registry) = (Metrics::default(), Registry::new());
-    registry.with(|registry| metrics.register(registry));
-    let counted = client::connect(&cluster.config().await?, metrics, Watches::default())?;
+    let registry = Registry::new();
     let mut tasks = TaskGroup::new(3);
-    let within = Some(&*namespace);
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let leadership = Leadership::unchallenged(Arc::clone(&clock));
-    let context = Context {
-        schedules: follow(&mut tasks, &client, within, None, CachedSchedule::slim)?,
-        runs: follow(&mut tasks, &client, within, None, CachedRun::slim)?,
-        writer: Writer::new(counted.clone(), leadership.clone()),
-        reporter: Reporter::new(
-            counted,
-            leadership,
-            Arc::clone(&clock),
-            "bench",
-            Duration::ZERO,
-        ),
-        clock,
-    };
-    let pods = follow::<WirePod, SlimPod>(
-        &mut tasks,
-        &client,
-        within,
-        Some(AGENT_LABEL),
-        SlimPod::from,
-    )?;
-    let soon = Duration::from_secs(30);
-    eventually("whole caches", soon, async || {
-        let whole = context.schedules.is_synced() && context.runs.is_synced() && pods.is_synced();
-        Ok(whole.then_some(()))
-    })
-    .await?;
+    let context = context(cluster, &client, &namespace, &registry, &mut tasks).await?;
+    let (within, labels) = (Some(&*namespace), Some(AGENT_LABEL));
+    let pods = follow::<WirePod, SlimPod>(&mut tasks, &client, within, labels, SlimPod::from)?;
     let key = Key {
         namespace: namespace.to_string(),
         name: "s".into(),
     };
-    eventually("nothing to do", soon, async || {
+    eventually("whole caches and nothing to do", SOON, async || {
+        ensure!(
+            context.runs.is_synced() && pods.is_synced(),
+            "lists are under way"
+        );
         let next = reconcile(context.clone(), key.clone()).await;
         Ok(matches!(next, Next::At(_)).then_some(()))
     })
     .await?;
-
     let sent = requests(&registry)?;
     let used = cpu(async || {
         for _ in 0..PASSES {
@@ -112,8 +87,37 @@ pub(crate) async fn measure(cluster: &Shared) -> Result<Noop> {
     })
 }
 
+/// The controller's context, with a line to the server whose requests are counted in `registry`.
+async fn context(
+    cluster: &Shared,
+    client: &Client,
+    namespace: &str,
+    registry: &Registry,
+    tasks: &mut TaskGroup,
+) -> Result<Context> {
+    let metrics = Metrics::default();
+    registry.with(|registry| metrics.register(registry));
+    let counted = client::connect(&cluster.config().await?, metrics, Watches::default())?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let leadership = Leadership::unchallenged(Arc::clone(&clock));
+    let within = Some(namespace);
+    Ok(Context {
+        schedules: follow(tasks, client, within, None, CachedSchedule::slim)?,
+        runs: follow(tasks, client, within, None, CachedRun::slim)?,
+        writer: Writer::new(counted.clone(), leadership.clone()),
+        reporter: Reporter::new(
+            counted,
+            leadership,
+            Arc::clone(&clock),
+            "bench",
+            Duration::ZERO,
+        ),
+        clock,
+    })
+}
+
 /// A schedule that controls a hundred runs and a hundred pods; its UID.
-async fn family(client: &kube::Client, namespace: &str) -> Result<String> {
+async fn family(client: &Client, namespace: &str) -> Result<String> {
     let schedule = json!({"apiVersion": "orrery.dev/v1alpha1", "kind": "ChecksumSchedule", "metadata": {"name": "s"},
         "spec": {"schedule": "@yearly", "concurrencyPolicy": "Allow", "template": {"spec": {"source": {"persistentVolumeClaim": {"claimName": "home"}}}}}});
     let (params, schedules) = (

@@ -112,7 +112,8 @@ fn failure(cause: Cause, words: &str) -> Failure {
     }
 }
 
-fn shortened(words: &str) -> String {
+/// What fits into a status.
+pub(super) fn shortened(words: &str) -> String {
     if words.len() <= WORDS_LIMIT {
         return words.into();
     }
@@ -132,7 +133,7 @@ mod tests {
 
     fn answer(status: u16, body: impl Into<Vec<u8>>) -> Result<Response, Error> {
         Ok(Response {
-            status: StatusCode::from_u16(status).unwrap(),
+            status: StatusCode::from_u16(status).map_err(|_| Error::Address)?,
             body: body.into().into(),
         })
     }
@@ -169,10 +170,12 @@ mod tests {
     #[test]
     fn what_is_no_report_is_told_without_quoting_it() {
         let secret = json!({"version": "s3cret"}).to_string();
+        let deep = format!(r#"{{"detail":{}"#, "[".repeat(100_000));
         let cases = [
             (answer(200, "s3cret"), "is not JSON, see line 1"),
             (answer(200, ""), "is not JSON"),
-            (answer(200, "[".repeat(100_000)), "is not JSON"),
+            (answer(200, deep), "is not JSON"),
+            (answer(200, "[]"), "lacks a field"),
             (answer(200, secret), "another type"),
             (answer(200, "{}"), "lacks a field"),
             (answer(500, "s3cret"), "/status answered 500"),

@@ -4,6 +4,8 @@
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 use std::{
@@ -205,7 +207,9 @@ pub fn pushes(config: &ConfigDocument, pod: &Pod, known: &Known) -> bool {
 
 fn gone(roster: &Roster, seen: &Observed<'_>) -> Vec<Uid> {
     let known = seen.known.keys();
-    let mut gone: Vec<_> = known.filter(|uid| !roster.pods.contains_key(*uid)).collect();
+    let mut gone: Vec<_> = known
+        .filter(|uid| !roster.pods.contains_key(*uid))
+        .collect();
     gone.sort_unstable();
     gone.into_iter().cloned().collect()
 }
@@ -287,10 +291,7 @@ fn pause(config: &ConfigDocument, pod: &Pod, known: &Known, pace: &Pace) -> Dura
     };
     let doublings = failing.attempts.saturating_sub(1).min(16);
     let pause = pace.first_pause.saturating_mul(1 << doublings);
-    jitter(
-        &(&pod.uid, failing.attempts),
-        pause.min(pace.longest_pause),
-    )
+    jitter(&(&pod.uid, failing.attempts), pause.min(pace.longest_pause))
 }
 
 /// Between 80 % and 100 % of `pause`, always the same for the same seed.

@@ -3,11 +3,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use crds::report::StatusReport;
+use crds::report::{DOCUMENT_LIMIT, StatusReport};
 use futures::{StreamExt, stream};
 use http::Uri;
 use runtime::{
@@ -122,6 +123,7 @@ impl Fleet {
         let limits = Limits {
             connect: settings.request,
             total: settings.request,
+            body: DOCUMENT_LIMIT,
             ..Limits::default()
         };
         Ok(Self {
@@ -138,11 +140,7 @@ impl Fleet {
     /// Visits the agents of one resource that are due, and says what is known then.
     pub async fn round(&self, subject: &Subject, roster: &Roster) -> Round {
         stream::iter(self.begin(subject, roster))
-            .for_each_concurrent(AT_ONCE_FOR_ONE, |visit| async move {
-                // The semaphore is never closed.
-                let _permit = self.permits.acquire().await;
-                self.visit(subject, roster, &visit.visit).await;
-            })
+            .for_each_concurrent(AT_ONCE_FOR_ONE, |claim| self.redeem(subject, roster, claim))
             .await;
         let now = self.clock.monotonic();
         let next = self.plan(subject, roster, &self.lock()).next;
@@ -191,6 +189,12 @@ impl Fleet {
             busy: &state.busy,
         };
         plan::plan(roster, &seen, &self.pace, self.clock.monotonic())
+    }
+
+    async fn redeem(&self, subject: &Subject, roster: &Roster, claim: Claim<'_>) {
+        // Nobody closes the semaphore, so this is a permit.
+        let _permit = self.permits.acquire().await;
+        self.visit(subject, roster, &claim.visit).await;
     }
 
     /// Polls; if there is something to push, pushes, and polls again for what came of it.
@@ -263,13 +267,12 @@ impl Fleet {
         &self,
         visit: &Visit,
         path: &str,
-        send: impl AsyncFnOnce(Uri) -> Result<Response, Error>,
+        exchange: impl AsyncFnOnce(Uri) -> Result<Response, Error>,
     ) -> (Result<Response, Error>, Call) {
-        let uri = format!("https://{}{path}", visit.address).parse();
         let sent = self.now();
-        let answer = match uri {
-            Ok(uri) => send(uri).await,
-            Err(_) => Err(Error::Address),
+        let answer = match uri(visit.address, path) {
+            Ok(uri) => exchange(uri).await,
+            Err(error) => Err(error),
         };
         let call = Call {
             address: visit.address.ip(),
@@ -300,6 +303,11 @@ impl Fleet {
     }
 }
 
+fn uri(address: SocketAddr, path: &str) -> Result<Uri, Error> {
+    let uri = format!("https://{address}{path}").parse();
+    uri.map_err(|_| Error::Address)
+}
+
 /// Logs when an agent stops to answer, and when it answers again; not in between.
 fn tell(subject: &Subject, visit: &Visit, known: &Known, failure: Option<&Failure>) {
     let (kind, resource) = (subject.kind, &subject.key);
@@ -323,5 +331,18 @@ struct Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.fleet.lock().busy.remove(&self.visit.uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_addresses_can_be_asked() {
+        for address in ["10.0.0.1:8444", "[fd00::1]:8444"] {
+            let uri = uri(address.parse().unwrap(), "/status").unwrap();
+            assert_eq!(uri.to_string(), format!("https://{address}/status"));
+        }
     }
 }

@@ -13,6 +13,7 @@ use crds::{
 use jiff::Timestamp;
 
 use super::{
+    answer::shortened,
     known::{Cause, Failing, Heard, Known, Offered, acknowledges},
     plan::{Pod, Roster, Uid},
     reason::{
@@ -146,7 +147,7 @@ fn config_problem(known: &Known, config: &ConfigDocument) -> Option<String> {
     match known.outcome(config) {
         Some(Offered::Refused { words, .. }) => Some(words.clone()),
         Some(Offered::Failed(failure)) => Some(failure.words.clone()),
-        Some(Offered::Taken) | None => report.config_error.clone(),
+        Some(Offered::Taken) | None => report.config_error.as_deref().map(shortened),
     }
 }
 
@@ -219,7 +220,8 @@ impl Summary {
             return draft(Status::False, &WRONG_POD, message);
         }
         let why = missing.first().map_or("", |agent| words(agent));
-        let message = format!("{count} of {desired} agents do not answer: {names}; the first: {why}");
+        let message =
+            format!("{count} of {desired} agents do not answer: {names}; the first: {why}");
         draft(Status::False, &AGENTS_UNREACHABLE, message)
     }
 
@@ -237,7 +239,10 @@ impl Summary {
             return draft(Status::True, &WITHIN_ONE_SECOND, message);
         }
         off.sort_by_key(|(seconds, pod)| (std::cmp::Reverse(seconds.unsigned_abs()), *pod));
-        let names = named(off.iter().map(|(seconds, pod)| format!("{pod} by {seconds:+} s")));
+        let names = named(
+            off.iter()
+                .map(|(seconds, pod)| format!("{pod} by {seconds:+} s")),
+        );
         let message = format!(
             "{} of {} clocks differ from the operator's: {names}",
             off.len(),
@@ -271,9 +276,9 @@ fn offset(agent: &Agent) -> Option<(i64, &str)> {
 
 fn named(names: impl ExactSizeIterator<Item = String>) -> String {
     let more = names.len().saturating_sub(NAMES_LIMIT);
-    let mut text = names.take(NAMES_LIMIT).collect::<Vec<_>>().join(", ");
-    if more > 0 {
-        text.push_str(&format!(" and {more} more"));
+    let names = names.take(NAMES_LIMIT).collect::<Vec<_>>().join(", ");
+    match more {
+        0 => names,
+        more => format!("{names} and {more} more"),
     }
-    text
 }
