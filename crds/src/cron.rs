@@ -13,11 +13,12 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use jiff::{
     SignedDuration, Timestamp,
     civil::{Date, DateTime},
-    tz::{AmbiguousOffset, TimeZone},
+    tz::TimeZone,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::zone;
 pub use parse::ParseCronError;
 
 /// How far ahead a slot is looked for. The rarest dates there are, 29 February on a given
@@ -141,7 +142,7 @@ impl Cron {
         // At most the slots of one repeated hour are passed over: they map to its first occurrence.
         loop {
             let slot = self.next_local(local)?;
-            let instant = first_instant(slot, zone)?;
+            let instant = zone::first_instant(slot, zone)?;
             if instant > after {
                 return Some(instant);
             }
@@ -242,23 +243,6 @@ fn whole_minute(at: DateTime) -> DateTime {
 
 fn next_minute(at: DateTime) -> Option<DateTime> {
     at.checked_add(SignedDuration::from_mins(1)).ok()
-}
-
-/// When the local time is first shown by a clock of that zone; for a time that is skipped, when it was skipped.
-fn first_instant(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
-    let ambiguous = zone.to_ambiguous_timestamp(local);
-    match ambiguous.offset() {
-        AmbiguousOffset::Gap { before, .. } => {
-            let inside = before.to_timestamp(local).ok()?;
-            let after = inside.checked_add(SignedDuration::from_secs(1)).ok()?;
-            zone.preceding(after)
-                .next()
-                .map(|change| change.timestamp())
-        }
-        AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => {
-            ambiguous.earlier().ok()
-        }
-    }
 }
 
 /// The whole second halfway, `None` when the two are neighbours.

@@ -2,7 +2,8 @@
 //! In: the kinds. Out: the objects that are written to `config/crd`. Pure.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps, ValidationRule,
+    CustomResourceColumnDefinition, CustomResourceDefinition, JSON, JSONSchemaProps,
+    JSONSchemaPropsOrArray, ValidationRule,
 };
 use kube::CustomResourceExt;
 use serde_json::json;
@@ -36,6 +37,7 @@ pub fn checksum_run() -> CustomResourceDefinition {
         "workers.supplementalGroups",
     ];
     let mut rules: Vec<_> = immutable.iter().map(|field| unchanged(field)).collect();
+    rules.push(short_name(63, "ChecksumRun", "it is used as a label"));
     rules.push(
         rule(
             "!has(oldSelf.spec.cancel) || !oldSelf.spec.cancel || (has(self.spec.cancel) && self.spec.cancel)",
@@ -59,10 +61,10 @@ pub fn checksum_run() -> CustomResourceDefinition {
 
 /// The definition of [`ChecksumSchedule`].
 pub fn checksum_schedule() -> CustomResourceDefinition {
-    let name = rule(
-        &format!("self.metadata.name.size() <= {SCHEDULE_NAME_LIMIT}"),
-        "the name of a ChecksumSchedule has at most 52 characters, because the names of its runs are longer",
-        None,
+    let name = short_name(
+        SCHEDULE_NAME_LIMIT,
+        "ChecksumSchedule",
+        "the names of its runs are longer",
     );
     finished(
         ChecksumSchedule::crd(),
@@ -76,6 +78,14 @@ pub fn checksum_schedule() -> CustomResourceDefinition {
             // A date column shows an age, and the future has none.
             ("Next", "string", ".status.nextScheduleTime"),
         ],
+    )
+}
+
+fn short_name(limit: usize, kind: &str, why: &str) -> ValidationRule {
+    rule(
+        &format!("self.metadata.name.size() <= {limit}"),
+        &format!("the name of a {kind} has at most {limit} characters, because {why}"),
+        None,
     )
 }
 
@@ -119,6 +129,7 @@ fn finished(
             .get_or_insert_default()
             .extend_from_slice(rules);
         default_status(root);
+        refuse_null(root);
     }
     crd
 }
@@ -177,6 +188,19 @@ fn default_status(root: &mut JSONSchemaProps) {
     }
 }
 
+/// Kubernetes keeps an explicit null where the schema allows one, instead of the default. Nobody
+/// means that by an empty value in YAML, so a field with a default allows none.
+fn refuse_null(schema: &mut JSONSchemaProps) {
+    if schema.default.is_some() {
+        schema.nullable = None;
+    }
+    let properties = schema.properties.iter_mut().flat_map(|p| p.values_mut());
+    properties.for_each(refuse_null);
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        refuse_null(items);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +219,24 @@ mod tests {
     }
 
     #[test]
-    fn no_union_and_no_string_is_without_bound() {
+    fn no_field_with_a_default_takes_a_null() {
+        for crd in all() {
+            assert_no_nullable_default(&serde_json::to_value(&crd).unwrap());
+        }
+    }
+
+    fn assert_no_nullable_default(value: &serde_json::Value) {
+        if let Some(map) = value.as_object() {
+            let nullable = map.get("nullable").is_some_and(|nullable| nullable == true);
+            assert!(!(nullable && map.contains_key("default")), "{value}");
+            map.values().for_each(assert_no_nullable_default);
+        }
+        let items = value.as_array().into_iter().flatten();
+        items.for_each(assert_no_nullable_default);
+    }
+
+    #[test]
+    fn no_string_and_no_list_is_without_bound() {
         for crd in all() {
             for version in crd.spec.versions {
                 let root = version.schema.unwrap().open_api_v3_schema.unwrap();

@@ -9,7 +9,7 @@ use jiff::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::zone::{UnknownZoneError, ZoneName};
+use crate::zone::{UnknownZoneError, ZoneName, first_instant, last_instant};
 
 /// What a window does to the time it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -143,11 +143,8 @@ impl ParsedWindow {
             } else {
                 day
             };
-            let instant = |at| self.zone.to_ambiguous_timestamp(at).compatible().ok();
-            let (start, end) = (
-                instant(day.to_datetime(self.from))?,
-                instant(last.to_datetime(self.to))?,
-            );
+            let start = first_instant(day.to_datetime(self.from), &self.zone)?;
+            let end = last_instant(last.to_datetime(self.to), &self.zone)?;
             (start < end).then_some((start, end))
         })
     }
@@ -249,6 +246,19 @@ mod tests {
         let night = [window(WindowAction::Allow, &[], "01:00", "04:00")];
         assert!(is_open(&night, at("2026-03-29T01:30:00Z")));
         assert!(!is_open(&night, at("2026-03-29T02:00:00Z")));
+    }
+
+    #[test]
+    fn a_window_whose_edges_are_skipped_or_repeated_leaves_no_hole() {
+        let spring = [window(WindowAction::Deny, &[], "02:30", "03:15")];
+        assert!(!is_open(&spring, at("2026-03-29T01:00:00Z")), "03:00 CEST");
+        assert!(is_open(&spring, at("2026-03-29T01:15:00Z")), "03:15 CEST");
+        let autumn = [window(WindowAction::Deny, &[], "01:00", "02:30")];
+        assert!(
+            !is_open(&autumn, at("2026-10-25T01:29:00Z")),
+            "second 02:29"
+        );
+        assert!(is_open(&autumn, at("2026-10-25T01:30:00Z")), "second 02:30");
     }
 
     #[test]

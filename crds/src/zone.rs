@@ -3,7 +3,11 @@
 
 use std::{borrow::Cow, fmt};
 
-use jiff::tz::TimeZone;
+use jiff::{
+    SignedDuration, Timestamp,
+    civil::DateTime,
+    tz::{AmbiguousOffset, TimeZone},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -55,6 +59,28 @@ impl JsonSchema for ZoneName {
             }],
         })
     }
+}
+
+/// When the local time is first shown by a clock of that zone; for a time that is skipped, when it was skipped.
+pub fn first_instant(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    skipped(local, zone).or_else(|| zone.to_ambiguous_timestamp(local).earlier().ok())
+}
+
+/// When the local time is last shown by a clock of that zone; for a time that is skipped, when it was skipped.
+pub fn last_instant(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    skipped(local, zone).or_else(|| zone.to_ambiguous_timestamp(local).later().ok())
+}
+
+/// The instant at which the clocks skipped over a local time.
+fn skipped(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    let AmbiguousOffset::Gap { before, .. } = zone.to_ambiguous_timestamp(local).offset() else {
+        return None;
+    };
+    let inside = before.to_timestamp(local).ok()?;
+    let after = inside.checked_add(SignedDuration::from_secs(1)).ok()?;
+    zone.preceding(after)
+        .next()
+        .map(|change| change.timestamp())
 }
 
 #[cfg(test)]

@@ -13,11 +13,10 @@ use kube::{
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::timeout;
 
 use crate::{
     class::{ApiError, Class},
-    leader::{Leadership, NotLeading},
+    leader::{Leadership, Unanswered},
     object::{Key, owner_uid},
 };
 
@@ -27,13 +26,13 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Why a write was not made, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This process does not lead.
+    /// It was not sent, or nobody answered.
     #[error("failed to {what}")]
-    NotLeading {
+    Unanswered {
         /// The write.
         what: String,
         /// Why.
-        source: NotLeading,
+        source: Unanswered,
     },
     /// The API server refused, or could not be reached.
     #[error("failed to {what}")]
@@ -42,12 +41,6 @@ pub enum Error {
         what: String,
         /// Why.
         source: ApiError,
-    },
-    /// No answer came.
-    #[error("failed to {what}: no answer within {} s", WRITE_TIMEOUT.as_secs())]
-    Timeout {
-        /// The write.
-        what: String,
     },
     /// An object of that name exists and is not ours.
     #[error("{kind} {key} exists already and does not belong to this object")]
@@ -63,7 +56,7 @@ impl Error {
     /// How the failure is to be treated.
     pub fn class(&self) -> Class {
         match self {
-            Self::NotLeading { .. } | Self::Timeout { .. } => Class::Transient,
+            Self::Unanswered { .. } => Class::Transient,
             Self::Request { source, .. } => source.class(),
             Self::NameTaken { .. } => Class::Blocked,
         }
@@ -89,15 +82,6 @@ impl<K> Kind for K where
 {
 }
 
-/// What became of a creation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
-    /// It was made now.
-    Now,
-    /// It was there, and it is ours: an earlier attempt made it.
-    Before,
-}
-
 /// Writes objects.
 #[derive(Clone)]
 pub struct Writer {
@@ -112,7 +96,9 @@ impl Writer {
     }
 
     /// Creates a child; its name makes this idempotent, its owner tells ours from others'.
-    pub async fn create<K: Kind>(&self, manager: &str, child: &K) -> Result<Created, Error> {
+    ///
+    /// Returns the object as it is stored, made now or by an earlier attempt of ours.
+    pub async fn create<K: Kind>(&self, manager: &str, child: &K) -> Result<K, Error> {
         let api = self.api::<K>(child);
         let what = format!("create {} {}", K::kind(&()), Key::of(child));
         let params = PostParams {
@@ -120,24 +106,18 @@ impl Writer {
             ..PostParams::default()
         };
         match self.send(what.clone(), api.create(&params, child)).await {
-            Ok(_) => Ok(Created::Now),
             Err(Error::Request { source, .. }) if source.is_name_taken() => {
                 self.adopt(what, &api, child).await
             }
-            Err(error) => Err(error),
+            result => result,
         }
     }
 
     /// The name is taken: by an earlier attempt of ours, or by somebody else.
-    async fn adopt<K: Kind>(
-        &self,
-        what: String,
-        api: &Api<K>,
-        child: &K,
-    ) -> Result<Created, Error> {
+    async fn adopt<K: Kind>(&self, what: String, api: &Api<K>, child: &K) -> Result<K, Error> {
         let existing = self.send(what, api.get(&child.name_any())).await?;
         if owner_uid(&existing) == owner_uid(child) {
-            return Ok(Created::Before);
+            return Ok(existing);
         }
         Err(Error::NameTaken {
             kind: K::kind(&()).into(),
@@ -168,16 +148,13 @@ impl Writer {
         what: String,
         request: impl Future<Output = kube::Result<R>>,
     ) -> Result<R, Error> {
-        if let Err(source) = self.leadership.check() {
-            return Err(Error::NotLeading { what, source });
-        }
-        match timeout(WRITE_TIMEOUT, request).await {
+        match self.leadership.send(WRITE_TIMEOUT, request).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(Error::Request {
                 what,
                 source: error.into(),
             }),
-            Err(_) => Err(Error::Timeout { what }),
+            Err(source) => Err(Error::Unanswered { what, source }),
         }
     }
 }

@@ -9,12 +9,14 @@ pub mod status;
 use std::{sync::Arc, time::Duration};
 
 use crds::{
-    checksum_run::ChecksumRun,
-    checksum_schedule::{ChecksumSchedule, ChecksumScheduleStatus},
+    checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule, condition,
     name::CHECKSUM_SCHEDULE_MANAGER as MANAGER,
 };
-use jiff::Timestamp;
-use kube::{ResourceExt, core::error_boundary::InvalidObject};
+use jiff::{SignedDuration, Timestamp};
+use kube::{
+    ResourceExt,
+    core::{DeserializeGuard, error_boundary::InvalidObject},
+};
 use runtime::{clock::Clock, telemetry::chain};
 use tracing::{debug, info, warn};
 
@@ -23,11 +25,15 @@ use crate::{
     class::Class,
     controller::Next,
     object::{Key, reference},
-    report::{Reporter, StatusWrite},
+    report::{Reporter, StatusWrite, Urgency},
+    requeue::Stamp,
     watch::Store,
 };
-use observe::{CachedRun, CachedSchedule};
-use plan::{Observed, Plan};
+use observe::{CachedRun, CachedSchedule, Started};
+use plan::{Doomed, Observed, Plan};
+
+/// When to look again at an object whose namespace has not been listed yet.
+const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// What the controller is called in metrics.
 pub const NAME: &str = "checksumschedule";
@@ -39,6 +45,8 @@ pub struct Context {
     pub schedules: Store<CachedSchedule>,
     /// The runs.
     pub runs: Store<CachedRun>,
+    /// Runs made here that the watch has not told of yet.
+    pub started: Started,
     /// Writes objects.
     pub writer: Writer,
     /// Writes status and events.
@@ -73,6 +81,9 @@ impl Failure {
 
 /// One pass over one schedule, and its report, whatever happened.
 pub async fn reconcile(context: Context, key: Key) -> Next {
+    if !context.knows(&key.namespace) {
+        return Next::After(UNKNOWN);
+    }
     let Some(cached) = context.schedules.get(&key) else {
         return Next::Await;
     };
@@ -82,7 +93,7 @@ pub async fn reconcile(context: Context, key: Key) -> Next {
     match &cached.0 {
         Ok(schedule) => {
             let now = context.clock.wall();
-            let seen = observe::observe(schedule, &context.runs);
+            let seen = observe::observe(schedule, &context.runs, &context.started);
             let outcome = pass(&context, schedule, &seen, now).await;
             context.report(schedule, &seen, &outcome, now).await
         }
@@ -103,26 +114,35 @@ async fn pass(
 }
 
 impl Context {
+    /// Whether the caches hold everything of that namespace.
+    fn knows(&self, namespace: &str) -> bool {
+        self.schedules.is_synced_in(namespace) && self.runs.is_synced_in(namespace)
+    }
+
     async fn act(&self, schedule: &ChecksumSchedule, plan: &Plan) -> Result<(), act::Error> {
-        let namespace = schedule.namespace().unwrap_or_default();
-        for doomed in plan.replace.iter().chain(&plan.prune) {
-            let key = Key {
-                namespace: namespace.clone(),
-                name: doomed.name.clone(),
-            };
-            self.writer.delete::<ChecksumRun>(&key, &doomed.uid).await?;
+        for doomed in &plan.replace {
+            self.delete(schedule, doomed).await?;
         }
         for start in &plan.start {
             let run = build::run(schedule, start);
-            self.writer.create(MANAGER, &run).await?;
+            let made = self.writer.create(MANAGER, &run).await?;
+            self.started
+                .note(CachedRun::slim(DeserializeGuard(Ok(made))));
             info!(schedule = %Key::of(schedule), run = start.name, "run started");
         }
         if !plan.start.is_empty() {
-            self.reporter
-                .events(&reference(schedule), &status::events_of_plan(plan))
-                .await;
+            let events = status::events_of_plan(plan);
+            self.reporter.events(&reference(schedule), &events).await;
         }
         Ok(())
+    }
+
+    async fn delete(&self, schedule: &ChecksumSchedule, doomed: &Doomed) -> Result<(), act::Error> {
+        let key = Key {
+            namespace: schedule.namespace().unwrap_or_default(),
+            name: doomed.name.clone(),
+        };
+        self.writer.delete::<ChecksumRun>(&key, &doomed.uid).await
     }
 
     async fn report(
@@ -134,65 +154,97 @@ impl Context {
     ) -> Next {
         if let Err(failure) = outcome {
             log_failure(&Key::of(schedule), failure.class(), failure);
+            if failure.class() == Class::Conflict {
+                // A lost race is no state of the object.
+                return failed(Class::Conflict, schedule);
+            }
         }
+        let told = self.tell(schedule, seen, outcome, now).await;
+        match outcome {
+            Err(failure) if failure.class() == Class::Invalid => told.unwrap_or(Next::Await),
+            Err(failure) => failed(failure.class(), schedule),
+            Ok(plan) => match told {
+                Some(Next::After(wait)) if !wait.is_zero() => earlier(plan.wake, now, wait),
+                Some(next) => next,
+                None => self.prune(schedule, plan).await,
+            },
+        }
+    }
+
+    /// Writes the status, and the events that it makes true. `None` when there was nothing to tell.
+    async fn tell(
+        &self,
+        schedule: &ChecksumSchedule,
+        seen: &Observed,
+        outcome: &Result<Plan, Failure>,
+        now: Timestamp,
+    ) -> Option<Next> {
         let status = status::status(seen, schedule.spec.suspend, outcome.as_ref(), now);
+        let urgency = if status.observed_generation == seen.status.observed_generation {
+            Urgency::Usual
+        } else {
+            Urgency::NewGeneration
+        };
         let meta = &schedule.metadata;
         let written = self
             .reporter
-            .status::<ChecksumSchedule, _>(MANAGER, meta, &seen.status, &status)
+            .status::<ChecksumSchedule, _>(MANAGER, meta, &seen.status, &status, urgency)
             .await;
-        let after = match written {
+        match written {
             Ok(StatusWrite::Unchanged) => None,
             Ok(StatusWrite::TooSoon(wait)) => Some(Next::After(wait)),
-            Ok(StatusWrite::Written(now_stored)) => {
-                self.schedules.refresh(CachedSchedule::slim(*now_stored));
-                self.tell(schedule, seen, outcome.as_ref().ok()).await;
+            Ok(StatusWrite::Written(stored)) => {
+                self.schedules.refresh(CachedSchedule::slim(*stored));
+                let mut events = status::events_of_results(seen);
+                let given_up = outcome.as_ref().ok().filter(|plan| plan.start.is_empty());
+                events.extend(given_up.into_iter().flat_map(status::events_of_plan));
+                self.reporter.events(&reference(schedule), &events).await;
                 // What waits for the status to have told of something can go on now.
                 Some(Next::After(Duration::ZERO))
             }
             Err(error) => {
                 log_failure(&Key::of(schedule), error.class(), &error);
-                Some(failed(error.class(), seen))
+                Some(failed(error.class(), schedule))
             }
-        };
-        match outcome {
-            Err(failure) if failure.class() == Class::Invalid => after.unwrap_or(Next::Await),
-            Err(failure) => failed(failure.class(), seen),
-            Ok(plan) => after.unwrap_or_else(|| plan.wake.map_or(Next::Await, Next::At)),
         }
     }
 
-    /// Events that the new status makes true.
-    async fn tell(&self, schedule: &ChecksumSchedule, seen: &Observed, plan: Option<&Plan>) {
-        let mut events = status::events_of_results(seen);
-        if let Some(plan) = plan.filter(|plan| plan.start.is_empty()) {
-            events.extend(status::events_of_plan(plan));
+    /// Deletes what is beyond the limits of the history. Failing to do so is nobody's problem but ours.
+    async fn prune(&self, schedule: &ChecksumSchedule, plan: &Plan) -> Next {
+        for doomed in &plan.prune {
+            if let Err(error) = self.delete(schedule, doomed).await {
+                log_failure(&Key::of(schedule), error.class(), &error);
+                return failed(error.class(), schedule);
+            }
         }
-        self.reporter.events(&reference(schedule), &events).await;
+        plan.wake.map_or(Next::Await, Next::At)
     }
 
     async fn report_undecodable(&self, key: &Key, invalid: &InvalidObject) -> Next {
         let failure = Failure::Undecodable(invalid.error.clone());
-        let seen = Observed {
-            name: invalid.metadata.name.clone().unwrap_or_default(),
-            created: Timestamp::UNIX_EPOCH,
-            generation: invalid.metadata.generation.unwrap_or_default(),
-            token: None,
-            status: ChecksumScheduleStatus::default(),
-            runs: Vec::new(),
-        };
         log_failure(key, failure.class(), &failure);
-        let status = status::status(&seen, false, Err(&failure), self.clock.wall());
         let meta = &invalid.metadata;
-        let written = self
+        let drafts = status::failed(&failure);
+        let conditions = condition::merge(&[], &drafts, meta.generation, self.clock.wall());
+        match self
             .reporter
-            .status::<ChecksumSchedule, _>(MANAGER, meta, &seen.status, &status)
-            .await;
-        match written {
-            Ok(_) => Next::Await,
-            Err(error) => failed(error.class(), &seen),
+            .conditions::<ChecksumSchedule>(meta, &conditions)
+            .await
+        {
+            Ok(StatusWrite::TooSoon(wait)) => Next::After(wait),
+            Ok(StatusWrite::Unchanged | StatusWrite::Written(_)) => Next::Await,
+            Err(error) => Next::Failed {
+                class: error.class(),
+                stamp: Stamp::of(meta),
+            },
         }
     }
+}
+
+/// When the status may be written, or when the plan wants to go on, whichever is first.
+fn earlier(wake: Option<Timestamp>, now: Timestamp, wait: Duration) -> Next {
+    let soon = now + SignedDuration::try_from(wait).unwrap_or(SignedDuration::ZERO);
+    Next::At(wake.map_or(soon, |wake| wake.min(soon)))
 }
 
 /// A lost race is part of normal life and not worth a line.
@@ -206,10 +258,10 @@ fn log_failure(key: &Key, class: Class, error: &(dyn std::error::Error + 'static
     }
 }
 
-fn failed(class: Class, seen: &Observed) -> Next {
+fn failed(class: Class, schedule: &ChecksumSchedule) -> Next {
     Next::Failed {
         class,
-        generation: Some(seen.generation),
+        stamp: Stamp::of(&schedule.metadata),
     }
 }
 

@@ -86,8 +86,8 @@ pub fn connect(config: &Config, metrics: Metrics, watches: Watches) -> Result<Cl
         .pool_max_idle_per_host(IDLE_CONNECTIONS)
         .build(connector);
     let service = ServiceBuilder::new()
-        .layer(config.base_uri_layer())
         .layer(Observe { metrics, watches })
+        .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(Error::Build)?)
         .layer(config.extra_headers_layer().map_err(Error::Build)?)
         .map_err(BoxError::from)
@@ -147,7 +147,7 @@ where
                     observe
                         .metrics
                         .request(method.as_str(), response.status().as_str());
-                    observe.watches.answered(&path);
+                    observe.watches.answered(&path, response.status());
                 }
                 Err(_) => observe.metrics.request(method.as_str(), "error"),
             }

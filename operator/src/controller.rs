@@ -18,7 +18,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use crate::{
-    class::Class, metrics::ControllerMetrics, object::Key, queue::Queue, requeue::Backoff,
+    class::Class,
+    metrics::ControllerMetrics,
+    object::Key,
+    queue::Queue,
+    requeue::{Backoff, Stamp},
 };
 
 /// How many objects of a kind are reconciled at once.
@@ -43,8 +47,8 @@ pub enum Next {
     Failed {
         /// How the failure is treated.
         class: Class,
-        /// The generation that failed; a new one is tried at once.
-        generation: Option<i64>,
+        /// What failed; another object or generation is tried at once.
+        stamp: Stamp,
     },
 }
 
@@ -61,6 +65,7 @@ pub struct Handle {
 struct State {
     queue: Queue<Key>,
     backoff: Backoff,
+    running: bool,
 }
 
 impl Handle {
@@ -76,12 +81,17 @@ impl Handle {
 
     /// Something about the object changed: look at it now, or when its back-off ends if the change
     /// is not a new generation.
-    pub fn changed(&self, key: Key, generation: Option<i64>) {
+    ///
+    /// Before [`run`] has begun nothing is kept: it begins by asking for everything.
+    pub fn changed(&self, key: Key, stamp: Option<&Stamp>) {
         let now = self.clock.monotonic();
         let mut state = self.lock();
+        if !state.running {
+            return;
+        }
         let at = state
             .backoff
-            .not_before(&key, generation)
+            .not_before(&key, stamp)
             .map_or(now, |until| until.max(now));
         state.queue.add(key, at);
         self.metrics.adds.inc();
@@ -97,12 +107,16 @@ impl Handle {
         let now = self.clock.monotonic();
         let mut state = self.lock();
         let taken = state.queue.take(now);
-        self.metrics
-            .depth
-            .set(i64::try_from(state.queue.depth(now)).unwrap_or(i64::MAX));
         let (key, waited) = taken?;
         self.metrics.queue_duration.observe(waited.as_secs_f64());
         Some(key)
+    }
+
+    fn measure(&self) {
+        let depth = self.lock().queue.depth(self.clock.monotonic());
+        self.metrics
+            .depth
+            .set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -113,9 +127,9 @@ impl Handle {
         let (now, wall) = (self.clock.monotonic(), self.clock.wall());
         let mut state = self.lock();
         let again = match next {
-            Next::Failed { class, generation } => {
+            Next::Failed { class, stamp } => {
                 self.metrics.failed(*class);
-                Some(state.backoff.failed(key, *generation, *class, now))
+                Some(state.backoff.failed(key, stamp, *class, now))
             }
             Next::Await => None,
             Next::After(pause) => Some(now + *pause),
@@ -137,7 +151,7 @@ fn until(now: Timestamp, at: Timestamp) -> Duration {
 
 /// Runs `reconcile` for every key that comes due, until `stop`; then waits for those that are running.
 ///
-/// `resync` is called when the wall clock jumped, to ask for every object again.
+/// `resync` asks for every object: at the beginning, and when the wall clock jumped.
 pub async fn run<R, F>(
     handle: Handle,
     stop: CancellationToken,
@@ -147,6 +161,8 @@ pub async fn run<R, F>(
     R: Fn(Key) -> F + Send,
     F: Future<Output = Next> + Send + 'static,
 {
+    handle.lock().running = true;
+    resync();
     let mut workers = Workers::default();
     let mut clocks = Clocks::new(&handle);
     while !stop.is_cancelled() {
@@ -165,8 +181,11 @@ pub async fn run<R, F>(
             () = sleep_until(wake.map_or(check, |wake| wake.min(check))) => {}
             Some(ended) = workers.tasks.join_next_with_id() => workers.ended(ended, &handle),
         }
-        if clocks.jumped(&handle) {
-            resync();
+        if clocks.is_due(&handle) {
+            handle.measure();
+            if clocks.jumped(&handle) {
+                resync();
+            }
         }
     }
     while let Some(ended) = workers.tasks.join_next_with_id().await {
@@ -214,7 +233,7 @@ fn panicked(panic: &JoinError, handle: &Handle) -> Next {
     handle.metrics.panics.inc();
     Next::Failed {
         class: Class::Transient,
-        generation: None,
+        stamp: Stamp::default(),
     }
 }
 
@@ -234,6 +253,10 @@ impl Clocks {
 
     fn next_check(&self) -> Instant {
         self.monotonic + CLOCK_CHECK
+    }
+
+    fn is_due(&self, handle: &Handle) -> bool {
+        handle.clock.monotonic() >= self.next_check()
     }
 
     fn jumped(&mut self, handle: &Handle) -> bool {

@@ -54,6 +54,17 @@ pub struct Lost;
 #[error("this process does not lead")]
 pub struct NotLeading;
 
+/// Why there is no answer to a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// This process does not lead, or stopped to while the request was under way.
+    #[error(transparent)]
+    NotLeading(#[from] NotLeading),
+    /// None came in time.
+    #[error("no answer within {} s", .0.as_secs())]
+    Late(Duration),
+}
+
 /// Whether this process may write now. Clones share the answer.
 #[derive(Clone, Debug)]
 pub struct Leadership {
@@ -79,13 +90,34 @@ impl Leadership {
         leadership
     }
 
-    /// Asked right before each write is sent.
+    /// Whether a write may be sent now.
     pub fn check(&self) -> Result<(), NotLeading> {
-        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        match until {
-            Some(until) if self.clock.monotonic() < until => Ok(()),
-            _ => Err(NotLeading),
+        self.until().map(|_| ())
+    }
+
+    /// Sends a write, unless or until this process stops to lead, or `limit` has passed.
+    ///
+    /// The end is looked at before the request each time: a process that stood still sends nothing of
+    /// what it had begun.
+    pub async fn send<R>(
+        &self,
+        limit: Duration,
+        request: impl Future<Output = R>,
+    ) -> Result<R, Unanswered> {
+        let until = self.until()?;
+        let late = self.clock.monotonic() + limit;
+        tokio::select! {
+            biased;
+            () = sleep_until(until.min(late)) => Err(if late < until { Unanswered::Late(limit) } else { NotLeading.into() }),
+            answer = request => Ok(answer),
         }
+    }
+
+    fn until(&self) -> Result<Instant, NotLeading> {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        until
+            .filter(|until| self.clock.monotonic() < *until)
+            .ok_or(NotLeading)
     }
 
     fn set(&self, until: Option<Instant>) {
@@ -110,6 +142,8 @@ pub struct Candidate {
     pub leadership: Leadership,
     /// Told of each change.
     pub metrics: Metrics,
+    /// The Lease as it was last seen.
+    pub seen: Arc<Mutex<Lease>>,
 }
 
 /// Competes for the lease until `stop`, then releases it. Says through `leading` when it was won.
@@ -128,8 +162,8 @@ pub async fn run(
     };
     candidate.leadership.set(None);
     candidate.metrics.set_leading(false);
-    if let Some(record) = elector.held().filter(|_| result.is_ok()) {
-        candidate.release(record).await;
+    if result.is_ok() {
+        candidate.release(elector.held()).await;
     }
     result
 }
@@ -189,10 +223,10 @@ impl Candidate {
     }
 
     async fn look(&self, elector: &mut Elector) -> Result<(), String> {
-        let answer = answer(self.api.get_opt(&self.lease)).await;
+        let answer = self.read().await;
         let now = self.clock.monotonic();
         match answer {
-            Ok(lease) => elector.saw(lease.as_ref().map(record), now),
+            Ok(record) => elector.saw(record, now),
             Err(error) => {
                 elector.failed(now);
                 return Err(error.to_string());
@@ -201,20 +235,35 @@ impl Candidate {
         Ok(())
     }
 
+    async fn read(&self) -> Result<Option<Record>, Failed> {
+        let lease = answer(self.api.get_opt(&self.lease)).await?;
+        Ok(lease.map(|lease| self.note(lease)))
+    }
+
     async fn claim(&self, elector: &mut Elector, current: Option<Record>) -> Result<(), String> {
         let sent = self.clock.monotonic();
-        let lease = self.lease(current.as_ref(), Some(&self.identity));
+        let lease = self.wanted(current.as_ref(), Some(&self.identity));
         let answer = answer(self.write(&lease, current.is_some())).await;
         let now = self.clock.monotonic();
         match answer {
-            Ok(lease) => elector.claimed(record(&lease), sent, now),
+            Ok(lease) => elector.claimed(self.note(lease), sent, now),
             Err(Failed::Refused) => elector.refused(),
             Err(error) => {
+                if matches!(error, Failed::Gone) {
+                    elector.saw(None, now);
+                }
                 elector.failed(now);
                 return Err(error.to_string());
             }
         }
         Ok(())
+    }
+
+    /// Keeps the Lease as it was last seen, because a replacement must not lose what others wrote into it.
+    fn note(&self, lease: Lease) -> Record {
+        let record = record(&lease);
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        record
     }
 
     async fn write(&self, lease: &Lease, exists: bool) -> kube::Result<Lease> {
@@ -226,37 +275,64 @@ impl Candidate {
         }
     }
 
-    async fn release(&self, record: &Record) {
-        let lease = self.lease(Some(record), None);
-        match answer(self.write(&lease, true)).await {
-            Ok(_) => info!("released the lease"),
+    /// Gives the Lease up. A claim may have been under way when this was asked for, so what was seen
+    /// last need not be what is there: if it is refused, the Lease is read and tried once more.
+    async fn release(&self, held: Option<&Record>) {
+        let mut result = match held {
+            Some(record) => self.give_up(record).await,
+            None => Err(Failed::Refused),
+        };
+        if matches!(result, Err(Failed::Refused)) {
+            result = match self.read().await {
+                Ok(Some(record)) if record.holder.as_ref() == Some(&self.identity) => {
+                    self.give_up(&record).await
+                }
+                Ok(_) => return,
+                Err(error) => Err(error),
+            };
+        }
+        match result {
+            Ok(()) => info!("released the lease"),
             Err(error) => warn!(%error, "failed to release the lease, it will run out"),
         }
     }
 
+    async fn give_up(&self, record: &Record) -> Result<(), Failed> {
+        let lease = self.wanted(Some(record), None);
+        answer(self.write(&lease, true)).await.map(|_| ())
+    }
+
     /// The Lease as it should be. Its times are for people: no candidate reads them.
-    fn lease(&self, current: Option<&Record>, holder: Option<&str>) -> Lease {
+    fn wanted(&self, current: Option<&Record>, holder: Option<&str>) -> Lease {
         let now = self.clock.wall();
         let changes = current.is_some_and(|record| record.holder.as_deref() != holder);
         let acquired = current
             .filter(|_| !changes)
             .and_then(|record| record.acquired);
         let duration = holder.map_or(1, |_| self.times.duration.as_secs());
-        Lease {
-            metadata: ObjectMeta {
-                name: Some(self.lease.clone()),
-                resource_version: current.map(|record| record.version.clone()),
+        let mut lease = self
+            .seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        lease.metadata.name = Some(self.lease.clone());
+        lease.metadata.managed_fields = None;
+        lease.metadata.resource_version = current.map(|record| record.version.clone());
+        if current.is_none() {
+            lease.metadata = ObjectMeta {
+                name: lease.metadata.name,
                 ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(holder.unwrap_or_default().into()),
-                lease_duration_seconds: i32::try_from(duration).ok(),
-                lease_transitions: Some(current.map_or(0, |r| r.transitions) + i32::from(changes)),
-                acquire_time: Some(MicroTime(acquired.unwrap_or(now))),
-                renew_time: Some(MicroTime(now)),
-                ..LeaseSpec::default()
-            }),
+            };
         }
+        lease.spec = Some(LeaseSpec {
+            holder_identity: Some(holder.unwrap_or_default().into()),
+            lease_duration_seconds: i32::try_from(duration).ok(),
+            lease_transitions: Some(current.map_or(0, |r| r.transitions) + i32::from(changes)),
+            acquire_time: Some(MicroTime(acquired.unwrap_or(now))),
+            renew_time: Some(MicroTime(now)),
+            ..lease.spec.unwrap_or_default()
+        });
+        lease
     }
 }
 
@@ -265,6 +341,8 @@ impl Candidate {
 enum Failed {
     #[error("the lease has changed meanwhile")]
     Refused,
+    #[error("the lease, or its namespace, does not exist")]
+    Gone,
     #[error(transparent)]
     Request(ApiError),
     #[error("no answer within {} s", REQUEST_TIMEOUT.as_secs())]
@@ -275,7 +353,8 @@ async fn answer<R>(request: impl Future<Output = kube::Result<R>>) -> Result<R, 
     match timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => match ApiError::from(error) {
-            error if error.is_gone() => Err(Failed::Refused),
+            error if error.code == Some(409) => Err(Failed::Refused),
+            error if error.code == Some(404) => Err(Failed::Gone),
             error => Err(Failed::Request(error)),
         },
         Err(_) => Err(Failed::Late),

@@ -149,6 +149,7 @@ pub fn user_roles() -> Vec<ClusterRole> {
         .map(|crd| crd.spec.names.plural)
         .collect();
     let status: Vec<String> = kinds.iter().map(|kind| format!("{kind}/status")).collect();
+    let scale = vec!["checksumruns/scale".to_owned()];
     let user = |name: &str, into: &[&str], resources: Vec<String>, verbs: &[&str]| {
         let mut metadata = meta(name);
         let labels: &mut BTreeMap<_, _> = metadata.labels.get_or_insert_default();
@@ -171,13 +172,13 @@ pub fn user_roles() -> Vec<ClusterRole> {
         user(
             "orrery-view",
             &["view", "edit", "admin"],
-            [kinds.clone(), status].concat(),
+            [kinds.clone(), status, scale.clone()].concat(),
             &["get", "list", "watch"],
         ),
         user(
             "orrery-edit",
             &["edit", "admin"],
-            kinds,
+            [kinds, scale].concat(),
             &["create", "delete", "deletecollection", "patch", "update"],
         ),
     ]

@@ -12,23 +12,26 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    api::core::v1::ObjectReference,
+    apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
+};
 use kube::{
-    Api, Client,
+    Api, Client, Resource,
     api::{Patch, PatchParams},
     core::DeserializeGuard,
     runtime::events::{Event, EventType, Recorder, Reporter as Source},
 };
 use runtime::{clock::Clock, telemetry::chain};
 use serde::Serialize;
-use serde_json::json;
-use tokio::time::{Instant, timeout};
+use serde_json::{Value, json};
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::{
     act::{Kind, WRITE_TIMEOUT},
     class::{ApiError, Class},
-    leader::{Leadership, NotLeading},
+    leader::{Leadership, Unanswered},
 };
 use crds::condition::Reason;
 
@@ -41,25 +44,31 @@ const REMEMBERED: usize = 100_000;
 /// Why a status was not written, or is not known to be.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This process does not lead.
+    /// It was not sent, or nobody answered.
     #[error("failed to write the status")]
-    NotLeading(#[from] NotLeading),
+    Unanswered(#[from] Unanswered),
     /// The API server refused, or could not be reached.
     #[error("failed to write the status")]
     Request(#[source] ApiError),
-    /// No answer came.
-    #[error("failed to write the status: no answer within {} s", WRITE_TIMEOUT.as_secs())]
-    Timeout,
 }
 
 impl Error {
     /// How the failure is to be treated.
     pub fn class(&self) -> Class {
         match self {
-            Self::NotLeading(_) | Self::Timeout => Class::Transient,
+            Self::Unanswered(_) => Class::Transient,
             Self::Request(source) => source.class(),
         }
     }
+}
+
+/// Whether a status may wait for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Urgency {
+    /// It waits until the last write is long enough ago.
+    Usual,
+    /// It answers a change by the user, which may come at any time.
+    NewGeneration,
 }
 
 /// What became of a status.
@@ -94,7 +103,16 @@ pub struct Reporter {
     clock: Arc<dyn Clock>,
     recorder: Recorder,
     interval: Duration,
-    written: Arc<Mutex<HashMap<String, Instant>>>,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// What was written, by the UID of the object.
+#[derive(Debug, Default)]
+struct Memory {
+    /// When a status was written last.
+    written: HashMap<String, Instant>,
+    /// The generation for which it was told that the object cannot be read.
+    told: HashMap<String, i64>,
 }
 
 impl fmt::Debug for Reporter {
@@ -124,7 +142,7 @@ impl Reporter {
             leadership,
             clock,
             interval,
-            written: Arc::default(),
+            memory: Arc::default(),
         }
     }
 
@@ -138,54 +156,90 @@ impl Reporter {
         meta: &ObjectMeta,
         old: &S,
         new: &S,
+        urgency: Urgency,
     ) -> Result<StatusWrite<K>, Error> {
         if old == new {
             return Ok(StatusWrite::Unchanged);
         }
-        let uid = meta.uid.as_deref().unwrap_or_default();
-        if let Some(wait) = self.wait(uid) {
-            return Ok(StatusWrite::TooSoon(wait));
-        }
-        self.leadership.check()?;
-        let (name, namespace) = (meta.name.as_deref(), meta.namespace.as_deref());
-        let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());
-        let api = Api::<DeserializeGuard<K>>::namespaced(self.client.clone(), namespace);
         let body = json!({
             "apiVersion": K::api_version(&()),
             "kind": K::kind(&()),
-            "metadata": {"name": name, "resourceVersion": meta.resource_version},
+            "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
             "status": new,
         });
         let params = PatchParams::apply(manager).force();
-        let patch = Patch::Apply(&body);
-        match timeout(WRITE_TIMEOUT, api.patch_status(name, &params, &patch)).await {
-            Ok(Ok(written)) => {
-                self.remember(uid);
-                Ok(StatusWrite::Written(Box::new(written)))
-            }
-            Ok(Err(error)) => Err(Error::Request(error.into())),
-            Err(_) => Err(Error::Timeout),
+        self.write(meta, &params, &Patch::Apply(body), urgency)
+            .await
+    }
+
+    /// Writes conditions and nothing else, once per generation: for an object that cannot be read,
+    /// whose status must survive until somebody can.
+    pub async fn conditions<K: Kind>(
+        &self,
+        meta: &ObjectMeta,
+        conditions: &[Condition],
+    ) -> Result<StatusWrite<K>, Error> {
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        let told = self.memory(|memory| memory.told.get(uid).copied());
+        if told == meta.generation {
+            return Ok(StatusWrite::Unchanged);
         }
+        let body = json!({
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"observedGeneration": meta.generation, "conditions": conditions},
+        });
+        let params = PatchParams::default();
+        let written = self
+            .write(meta, &params, &Patch::Merge(body), Urgency::Usual)
+            .await?;
+        if let (StatusWrite::Written(_) | StatusWrite::Unchanged, Some(generation)) =
+            (&written, meta.generation)
+        {
+            self.memory(|memory| memory.told.insert(uid.into(), generation));
+        }
+        Ok(written)
+    }
+
+    async fn write<K: Kind>(
+        &self,
+        meta: &ObjectMeta,
+        params: &PatchParams,
+        patch: &Patch<Value>,
+        urgency: Urgency,
+    ) -> Result<StatusWrite<K>, Error> {
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        if let Some(wait) = self.wait(uid).filter(|_| urgency == Urgency::Usual) {
+            return Ok(StatusWrite::TooSoon(wait));
+        }
+        let (name, namespace) = (meta.name.as_deref(), meta.namespace.as_deref());
+        let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());
+        let api = Api::<DeserializeGuard<K>>::namespaced(self.client.clone(), namespace);
+        let request = api.patch_status(name, params, patch);
+        let answer = self.leadership.send(WRITE_TIMEOUT, request).await?;
+        let written = answer.map_err(|error| Error::Request(error.into()))?;
+        let now = self.clock.monotonic();
+        self.memory(|memory| memory.written.insert(uid.into(), now));
+        if written.meta().resource_version == meta.resource_version {
+            // What differs belongs to another field manager, and stays.
+            return Ok(StatusWrite::Unchanged);
+        }
+        Ok(StatusWrite::Written(Box::new(written)))
     }
 
     fn wait(&self, uid: &str) -> Option<Duration> {
-        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let passed = self
-            .clock
-            .monotonic()
-            .saturating_duration_since(*written.get(uid)?);
+        let last = self.memory(|memory| memory.written.get(uid).copied())?;
+        let passed = self.clock.monotonic().saturating_duration_since(last);
         self.interval
             .checked_sub(passed)
             .filter(|wait| !wait.is_zero())
     }
 
-    fn remember(&self, uid: &str) {
-        let now = self.clock.monotonic();
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        if written.len() >= REMEMBERED {
-            written.clear();
+    fn memory<R>(&self, use_it: impl FnOnce(&mut Memory) -> R) -> R {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if memory.written.len() >= REMEMBERED || memory.told.len() >= REMEMBERED {
+            *memory = Memory::default();
         }
-        written.insert(uid.into(), now);
+        use_it(&mut memory)
     }
 
     /// Publishes events. Failing to do so is not worth failing for.
@@ -202,7 +256,6 @@ impl Reporter {
     }
 
     async fn publish(&self, about: &ObjectReference, draft: &EventDraft) -> Result<(), String> {
-        self.leadership.check().map_err(|error| error.to_string())?;
         let event = Event {
             type_: if draft.warning {
                 EventType::Warning
@@ -217,9 +270,10 @@ impl Reporter {
                 ..related
             }),
         };
-        match timeout(WRITE_TIMEOUT, self.recorder.publish(&event, about)).await {
+        let request = self.recorder.publish(&event, about);
+        match self.leadership.send(WRITE_TIMEOUT, request).await {
             Ok(published) => published.map_err(|error| chain(&error)),
-            Err(_) => Err("no answer in time".into()),
+            Err(error) => Err(error.to_string()),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 
 use crate::{class::Class, object::Key};
@@ -19,28 +20,39 @@ pub struct Backoff {
     failing: HashMap<Key, Failing>,
 }
 
+/// Which revision of which object failed; another one is tried at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    uid: String,
+    generation: i64,
+}
+
+impl Stamp {
+    /// The stamp of the object with that metadata.
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or_default(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Failing {
     attempts: u32,
-    generation: Option<i64>,
+    stamp: Stamp,
     until: Instant,
 }
 
 impl Backoff {
     /// Notes a failed attempt and says when to make the next one.
-    pub fn failed(
-        &mut self,
-        key: &Key,
-        generation: Option<i64>,
-        class: Class,
-        now: Instant,
-    ) -> Instant {
-        let before = self.failing.get(key).filter(|f| f.generation == generation);
+    pub fn failed(&mut self, key: &Key, stamp: &Stamp, class: Class, now: Instant) -> Instant {
+        let before = self.failing.get(key).filter(|f| f.stamp == *stamp);
         let attempts = before.map_or(0, |f| f.attempts) + 1;
         let until = now + pause(key, class, attempts);
         let failing = Failing {
             attempts,
-            generation,
+            stamp: stamp.clone(),
             until,
         };
         self.failing.insert(key.clone(), failing);
@@ -52,10 +64,10 @@ impl Backoff {
         self.failing.remove(key);
     }
 
-    /// The time before which a failing object is not tried again, unless its generation changed.
-    pub fn not_before(&self, key: &Key, generation: Option<i64>) -> Option<Instant> {
+    /// The time before which a failing object is not tried again, unless `stamp` says that it changed.
+    pub fn not_before(&self, key: &Key, stamp: Option<&Stamp>) -> Option<Instant> {
         let failing = self.failing.get(key)?;
-        let unchanged = generation.is_none() || generation == failing.generation;
+        let unchanged = stamp.is_none_or(|stamp| *stamp == failing.stamp);
         unchanged.then_some(failing.until)
     }
 }
@@ -91,9 +103,16 @@ mod tests {
         }
     }
 
+    fn stamp(generation: i64) -> Stamp {
+        Stamp {
+            uid: "uid".into(),
+            generation,
+        }
+    }
+
     fn pauses(class: Class, attempts: usize) -> Vec<Duration> {
         let (now, mut backoff) = (SystemClock.monotonic(), Backoff::default());
-        let mut next = || backoff.failed(&key("a"), Some(1), class, now) - now;
+        let mut next = || backoff.failed(&key("a"), &stamp(1), class, now) - now;
         std::iter::repeat_with(&mut next).take(attempts).collect()
     }
 
@@ -119,28 +138,28 @@ mod tests {
     fn a_new_generation_is_tried_at_once_and_starts_over() {
         let (now, mut backoff) = (SystemClock.monotonic(), Backoff::default());
         for _ in 0..10 {
-            backoff.failed(&key("a"), Some(1), Class::Transient, now);
+            backoff.failed(&key("a"), &stamp(1), Class::Transient, now);
         }
-        assert!(backoff.not_before(&key("a"), Some(1)).is_some());
+        assert!(backoff.not_before(&key("a"), Some(&stamp(1))).is_some());
         assert!(backoff.not_before(&key("a"), None).is_some());
-        assert_eq!(backoff.not_before(&key("a"), Some(2)), None);
-        let until = backoff.failed(&key("a"), Some(2), Class::Transient, now);
+        assert_eq!(backoff.not_before(&key("a"), Some(&stamp(2))), None);
+        let until = backoff.failed(&key("a"), &stamp(2), Class::Transient, now);
         assert!(until - now <= Duration::from_millis(500));
     }
 
     #[test]
     fn success_forgets() {
         let (now, mut backoff) = (SystemClock.monotonic(), Backoff::default());
-        backoff.failed(&key("a"), Some(1), Class::Transient, now);
+        backoff.failed(&key("a"), &stamp(1), Class::Transient, now);
         backoff.succeeded(&key("a"));
-        assert_eq!(backoff.not_before(&key("a"), Some(1)), None);
+        assert_eq!(backoff.not_before(&key("a"), Some(&stamp(1))), None);
     }
 
     #[test]
     fn objects_that_fail_together_come_back_apart() {
         let (now, mut backoff) = (SystemClock.monotonic(), Backoff::default());
         let mut times: Vec<_> = (0..100)
-            .map(|n| backoff.failed(&key(&n.to_string()), None, Class::Transient, now))
+            .map(|n| backoff.failed(&key(&n.to_string()), &stamp(1), Class::Transient, now))
             .collect();
         times.sort_unstable();
         times.dedup();

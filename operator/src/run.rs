@@ -25,13 +25,14 @@ use crate::{
     args::Args,
     checksum_schedule::{
         self,
-        observe::{CachedRun, CachedSchedule},
+        observe::{CachedRun, CachedSchedule, Started},
     },
     client, controller, definitions,
     leader::{self, Candidate, Leadership, state::Times},
     metrics::Metrics,
     object::Key,
     report::{Reporter, STATUS_INTERVAL},
+    requeue::Stamp,
     watch::{
         self, Cached, Scope, Store, Watch,
         freshness::{Freshness, Watches},
@@ -40,6 +41,9 @@ use crate::{
 
 /// Room for the tasks of one group: watches of a long list of namespaces are most of them.
 const TASKS: usize = 1024;
+
+/// A watch that fails for so long makes a replica unready, so that somebody looks.
+const FAILING: Duration = Duration::from_mins(5);
 
 /// How long parts that hold nothing get to end.
 const QUICK: Duration = Duration::from_secs(2);
@@ -133,6 +137,11 @@ impl Core {
         }
         let schedules = ChecksumSchedules::new(self);
         schedules.watch(self, parts)?;
+        tokio::select! {
+            () = schedules.known_somewhere() => {}
+            failure = parts.failed() => return Err(failure.into()),
+            () = stop.cancelled() => return Ok(()),
+        }
         let leadership = Leadership::new(Arc::clone(&self.clock));
         let mut election = TaskGroup::new(1);
         let mut leading = self.compete(&mut election, &leadership)?;
@@ -188,6 +197,7 @@ impl Core {
             clock: Arc::clone(&self.clock),
             leadership: leadership.clone(),
             metrics: self.metrics.clone(),
+            seen: Arc::default(),
         };
         self.metrics.set_leading(false);
         let (sender, receiver) = channel::channel(false);
@@ -196,7 +206,7 @@ impl Core {
         Ok(receiver)
     }
 
-    /// Starts the controllers when this process leads and its caches are whole, and watches over them.
+    /// Starts the controllers when this process leads, and watches over them.
     async fn lead(
         &self,
         controllers: &mut TaskGroup,
@@ -205,7 +215,6 @@ impl Core {
         leading: &mut channel::Receiver<bool>,
     ) -> Result<(), Error> {
         leading.wait_for(|leads| *leads).await?;
-        schedules.synced().await;
         schedules.control(self, leadership, controllers)?;
         info!("controllers started");
         Err(controllers.failed().await.into())
@@ -273,7 +282,7 @@ impl ChecksumSchedules {
             &self.schedules,
             CachedSchedule::slim,
             move |schedule| {
-                handle.changed(schedule.key(), schedule.meta().generation);
+                handle.changed(schedule.key(), Some(&Stamp::of(schedule.meta())));
             },
         )?;
         let handle = self.handle.clone();
@@ -284,11 +293,15 @@ impl ChecksumSchedules {
         })?;
         let (schedules, runs) = (self.schedules.clone(), self.runs.clone());
         core.health.ready("caches", move || {
-            let whole = schedules.is_synced() && runs.is_synced();
-            whole
-                .then_some(())
-                .ok_or_else(|| "the first lists are not whole yet".into())
+            let missing = [schedules.unsynced(), runs.unsynced()].concat();
+            match missing.first() {
+                None => Ok(()),
+                Some(first) => Err(format!("not listed yet: namespace {first}")),
+            }
         });
+        let watches = core.watches.clone();
+        core.health
+            .ready("watches", move || watches.check_failing(FAILING));
         let (watches, limit) = (
             core.watches.clone(),
             core.args.watch_timeout() * 2 + Duration::from_secs(10),
@@ -297,9 +310,10 @@ impl ChecksumSchedules {
         Ok(())
     }
 
-    async fn synced(&self) {
-        // Lists take a moment; nothing tells when the last of several is whole, so ask.
-        while !(self.schedules.is_synced() && self.runs.is_synced()) {
+    /// Waits until there is a namespace to work in: who knows nothing should not lead.
+    async fn known_somewhere(&self) {
+        // Lists take a moment; nothing tells when one of several is whole, so ask.
+        while !(self.schedules.is_synced_somewhere() && self.runs.is_synced_somewhere()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -314,6 +328,7 @@ impl ChecksumSchedules {
         let context = checksum_schedule::Context {
             schedules: self.schedules.clone(),
             runs: self.runs.clone(),
+            started: Started::new(clock.clone()),
             writer: Writer::new(core.client.clone(), leadership.clone()),
             reporter: Reporter::new(
                 core.client.clone(),

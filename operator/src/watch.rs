@@ -121,6 +121,24 @@ impl<T: Cached> Store<T> {
         self.parts.iter().all(|part| part.read().is_synced())
     }
 
+    /// Whether some watch has.
+    pub fn is_synced_somewhere(&self) -> bool {
+        self.parts.iter().any(|part| part.read().is_synced())
+    }
+
+    /// Whether the watches of that namespace have listed their objects once.
+    pub fn is_synced_in(&self, namespace: &str) -> bool {
+        self.parts(namespace).all(|cache| cache.is_synced())
+    }
+
+    /// The namespaces that have not been listed yet; `all` stands for all of them.
+    pub fn unsynced(&self) -> Vec<String> {
+        let unsynced = self.parts.iter().filter(|part| !part.read().is_synced());
+        unsynced
+            .map(|part| part.namespace.clone().unwrap_or_else(|| "all".into()))
+            .collect()
+    }
+
     /// Notes the answer to a write of our own; see [`Cache::refresh`].
     pub fn refresh(&self, object: T) {
         let namespace = object.key().namespace;
@@ -197,7 +215,10 @@ pub async fn follow<K, T>(
         watch.freshness.touch();
         log.note(event.as_ref().err());
         match event {
-            Ok(event) => apply(part, event, &slim, &changed),
+            Ok(event) => {
+                watch.freshness.worked();
+                apply(part, event, &slim, &changed);
+            }
             Err(_) => watch.freshness.failed(),
         }
     }

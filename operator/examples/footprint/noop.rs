@@ -11,7 +11,7 @@ use operator::{
     act::Writer,
     checksum_schedule::{
         Context,
-        observe::{CachedRun, CachedSchedule},
+        observe::{CachedRun, CachedSchedule, Started},
         reconcile,
     },
     client,
@@ -104,6 +104,7 @@ async fn context(
     Ok(Context {
         schedules: follow(tasks, client, within, None, CachedSchedule::slim)?,
         runs: follow(tasks, client, within, None, CachedRun::slim)?,
+        started: Started::new(Arc::clone(&clock)),
         writer: Writer::new(counted.clone(), leadership.clone()),
         reporter: Reporter::new(
             counted,

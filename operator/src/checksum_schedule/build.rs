@@ -1,10 +1,13 @@
 //! The runs that a ChecksumSchedule makes. In: the schedule and what to start. Out: objects. Pure.
 
+use std::collections::BTreeMap;
+
 use crds::{
     checksum_run::ChecksumRun,
     checksum_schedule::ChecksumSchedule,
     name::{
-        MANAGED_BY, MANAGED_BY_LABEL, RUN_TOKEN_ANNOTATION, SCHEDULE_LABEL, SCHEDULED_AT_ANNOTATION,
+        GROUP, MANAGED_BY, MANAGED_BY_LABEL, RUN_TOKEN_ANNOTATION, SCHEDULE_LABEL,
+        SCHEDULED_AT_ANNOTATION,
     },
 };
 use kube::{Resource, ResourceExt};
@@ -18,8 +21,8 @@ pub fn run(schedule: &ChecksumSchedule, start: &Start) -> ChecksumRun {
     let mut run = ChecksumRun::new(&start.name, template.spec.clone());
     run.metadata.namespace = schedule.namespace();
     run.metadata.owner_references = schedule.controller_owner_ref(&()).map(|owner| vec![owner]);
-    *run.labels_mut() = metadata.labels;
-    *run.annotations_mut() = metadata.annotations;
+    *run.labels_mut() = foreign(metadata.labels);
+    *run.annotations_mut() = foreign(metadata.annotations);
     let labels = [
         (MANAGED_BY_LABEL, MANAGED_BY.to_owned()),
         (SCHEDULE_LABEL, schedule.name_any()),
@@ -40,6 +43,13 @@ pub fn run(schedule: &ChecksumSchedule, start: &Start) -> ChecksumRun {
     run
 }
 
+/// What is ours to say is not taken from a template: a copied run would bring the words of another.
+fn foreign(mut words: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let prefix = format!("{GROUP}/");
+    words.retain(|name, _| !name.starts_with(&prefix));
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::{super::fixture::schedule, *};
@@ -48,7 +58,7 @@ mod tests {
     fn a_run_carries_its_owner_its_slot_and_the_template() {
         let mut schedule = schedule();
         schedule.spec.template.metadata = serde_json::from_str(
-            r#"{"labels": {"team": "storage", "orrery.dev/checksum-schedule": "forged"}, "annotations": {"note": "x"}}"#,
+            r#"{"labels": {"team": "storage", "orrery.dev/checksum-schedule": "forged"}, "annotations": {"note": "x", "orrery.dev/run-token": "forged"}}"#,
         )
         .unwrap();
         let start = Start {

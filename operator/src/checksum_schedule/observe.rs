@@ -1,6 +1,10 @@
 //! Reads what planning needs from the caches. In: stores. Out: [`Observed`]. Touches memory only.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use crds::{
     checksum_run::ChecksumRun,
@@ -14,10 +18,13 @@ use kube::{
     core::{DeserializeGuard, error_boundary::InvalidObject},
 };
 
+use runtime::clock::Clock;
+use tokio::time::Instant;
+
 use super::plan::{Ended, Observed, Run};
 use crate::{
     object::{Key, owner_uid},
-    watch::{Cached, Store, pod::version},
+    watch::{Cached, Store, WATCH_TIMEOUT, pod::version},
 };
 
 /// A schedule as it is cached: also one that this release cannot read, so that it can be told.
@@ -157,17 +164,60 @@ fn created(meta: &ObjectMeta) -> Timestamp {
         .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
+/// Runs that were made here, until the watch tells of them: a decision on a cache that lags would
+/// start a second run beside the first.
+#[derive(Clone, Debug)]
+pub struct Started {
+    runs: Arc<Mutex<HashMap<Key, (CachedRun, Instant)>>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Started {
+    /// Nothing was started yet.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            runs: Arc::default(),
+            clock,
+        }
+    }
+
+    /// Remembers a run, for as long as a watch may take to tell of it.
+    pub fn note(&self, run: CachedRun) {
+        let now = self.clock.monotonic();
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.retain(|_, (_, until)| *until > now);
+        runs.insert(run.key.clone(), (run, now + UNSEEN));
+    }
+
+    /// The runs of an owner that the cache does not know yet.
+    fn unseen(&self, owner: &str, known: &Store<CachedRun>) -> Vec<Run> {
+        let now = self.clock.monotonic();
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.retain(|key, (_, until)| *until > now && known.get(key).is_none());
+        let theirs = runs.values().filter(|(run, _)| run.owner() == Some(owner));
+        theirs.map(|(run, _)| run.run.clone()).collect()
+    }
+}
+
+/// How long a watch may take to tell of a run: until it notices that its connection is dead, and a little.
+const UNSEEN: Duration = WATCH_TIMEOUT.saturating_add(Duration::from_secs(10));
+
 /// Everything the decision needs.
-pub fn observe(schedule: &ChecksumSchedule, runs: &Store<CachedRun>) -> Observed {
+pub fn observe(
+    schedule: &ChecksumSchedule,
+    runs: &Store<CachedRun>,
+    started: &Started,
+) -> Observed {
     let namespace = schedule.namespace().unwrap_or_default();
     let uid = schedule.uid().unwrap_or_default();
-    let owned: Vec<Arc<CachedRun>> = runs.owned_by(&namespace, &uid);
+    let seen = runs.owned_by(&namespace, &uid);
+    let seen = seen.iter().map(|cached| cached.run.clone());
     Observed {
         name: schedule.name_any(),
         created: created(schedule.meta()),
         generation: schedule.metadata.generation.unwrap_or_default(),
         token: schedule.annotations().get(RUN_NOW_ANNOTATION).cloned(),
         status: schedule.status.clone().unwrap_or_default(),
-        runs: owned.iter().map(|cached| cached.run.clone()).collect(),
+        runs: seen.chain(started.unseen(&uid, runs)).collect(),
     }
 }

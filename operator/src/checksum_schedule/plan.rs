@@ -5,10 +5,7 @@ use std::time::Duration;
 
 use crds::{
     checksum_run::reason::VERIFIED,
-    checksum_schedule::{
-        ChecksumScheduleSpec, ChecksumScheduleStatus, ConcurrencyPolicy, reason::SUSPENDED,
-    },
-    condition::{self, READY},
+    checksum_schedule::{ChecksumScheduleSpec, ChecksumScheduleStatus, ConcurrencyPolicy},
     cron::Cron,
     name,
 };
@@ -16,7 +13,7 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// How far missed slots are counted; more are "at least so many".
+/// How far missed slots are counted.
 pub const MISSED_LIMIT: usize = 100;
 
 /// The longest value of the run-now annotation that is taken up.
@@ -182,7 +179,7 @@ pub enum Waiting {
 /// Slots that passed without a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Missed {
-    /// How many, up to [`MISSED_LIMIT`].
+    /// How many; beyond [`MISSED_LIMIT`] just that.
     pub count: usize,
     /// The newest of them.
     pub last: Timestamp,
@@ -201,7 +198,7 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
         waiting,
         missed: due.missed.filter(|_| waiting.is_none()),
         active: Vec::new(),
-        last_slot: due.handled.or(seen.status.last_schedule_time),
+        last_slot: due.handled.or_else(|| told_slot(seen, now)),
         handled_token: handled_token(seen),
         next_slot: None,
         wake: None,
@@ -227,7 +224,7 @@ struct Due {
 impl Validated {
     /// The newest slot that is owed, and what is given up.
     fn due(&self, seen: &Observed, now: Timestamp) -> Due {
-        let base = handled_until(seen);
+        let base = handled_until(seen, now);
         let newest = self.cron.last_between(base, now, &self.zone);
         let Some(newest) = newest else {
             return Due::nothing(base, seen);
@@ -241,7 +238,7 @@ impl Validated {
         }
         let count = self
             .cron
-            .count_between(base, newest, &self.zone, MISSED_LIMIT);
+            .count_between(base, newest, &self.zone, MISSED_LIMIT + 2);
         if self.is_too_late(newest, now) {
             return Due {
                 slot: None,
@@ -315,8 +312,8 @@ impl Validated {
         }
         plan.start = match (slot, token) {
             (Some(slot), Some(token)) if self.policy != ConcurrencyPolicy::Allow => vec![Start {
-                slot: slot.slot,
-                ..token
+                token: token.token,
+                ..slot
             }],
             (slot, token) => slot.into_iter().chain(token).collect(),
         };
@@ -388,26 +385,41 @@ impl From<&Run> for Doomed {
     }
 }
 
+/// The newest slot that the status tells of.
+fn told_slot(seen: &Observed, now: Timestamp) -> Option<Timestamp> {
+    let told = seen.status.last_schedule_time;
+    told.filter(|slot| is_sane(*slot, now))
+}
+
+/// A slot far in the future was handled by a clock that was wrong then: believing it would stop the
+/// schedule until that time.
+fn is_sane(slot: Timestamp, now: Timestamp) -> bool {
+    slot.duration_since(now) <= SANE
+}
+
+const SANE: SignedDuration = SignedDuration::from_hours(1);
+
 /// Slots up to this one are dealt with: by the status, by a run that exists, or before the schedule did.
-fn handled_until(seen: &Observed) -> Timestamp {
-    let by_runs = seen.runs.iter().filter_map(|run| run.slot).max();
-    let by_status = seen.status.last_schedule_time;
+fn handled_until(seen: &Observed, now: Timestamp) -> Timestamp {
+    let by_runs = seen
+        .runs
+        .iter()
+        .filter_map(|run| run.slot)
+        .filter(|slot| is_sane(*slot, now))
+        .max();
+    let by_status = told_slot(seen, now);
     by_runs
         .into_iter()
         .chain(by_status)
         .fold(seen.created, Timestamp::max)
 }
 
-/// Whether the slots up to now were never promised: the schedule was suspended when they passed, or
-/// has changed since and the slot that users were told of is still to come.
+/// Whether the slots up to now were never promised: the schedule was suspended when they passed, or has
+/// changed since, and the slot that users were told of is still to come. A new schedule needs no promise.
 fn not_promised(seen: &Observed, now: Timestamp) -> bool {
     let status = &seen.status;
-    let ready = condition::find(&status.conditions, READY);
-    let resumed = ready.is_some_and(|ready| ready.reason == SUSPENDED.name);
-    let observed = status.observed_generation > 0;
-    let changed = observed && status.observed_generation != seen.generation;
     let promised = status.next_schedule_time.is_some_and(|next| next <= now);
-    resumed || (changed && !promised)
+    status.observed_generation > 0 && !promised
 }
 
 /// The newest token that was taken up: the one asked for now if a run for it exists, whatever the status says.

@@ -20,7 +20,7 @@ use runtime::telemetry::chain;
 
 use super::{
     Failure,
-    plan::{MISSED_LIMIT, Missed, Observed, Plan, Waiting},
+    plan::{Ended, MISSED_LIMIT, Missed, Observed, Plan, Run, Waiting},
 };
 use crate::{act, class::Class, report::EventDraft};
 
@@ -43,9 +43,10 @@ pub fn status(
             vec![ready(plan, suspended)]
         }
         Err(failure) => {
-            // What cannot be read promises nothing.
+            // What cannot be read, or is suspended, promises nothing.
             let promise = status.next_schedule_time.take();
-            status.next_schedule_time = promise.filter(|_| failure.class() != Class::Invalid);
+            let kept = !suspended && failure.class() != Class::Invalid;
+            status.next_schedule_time = promise.filter(|_| kept);
             failed(failure)
         }
     };
@@ -71,7 +72,7 @@ fn tell_results(status: &mut ChecksumScheduleStatus, seen: &Observed) {
         .iter()
         .filter_map(|run| Some((run, run.ended.as_ref()?)))
     {
-        if status.last_result_time.is_none_or(|last| last < ended.at) {
+        if is_newer_or_worse(status, ended) {
             status.last_result_time = Some(ended.at);
             status.last_result = Some(ended.result.clone());
         }
@@ -82,6 +83,13 @@ fn tell_results(status: &mut ChecksumScheduleStatus, seen: &Observed) {
             status.last_successful_time = Some(ended.at);
         }
     }
+}
+
+/// Times are whole seconds: of two runs that ended together, the one to worry about is told.
+fn is_newer_or_worse(status: &ChecksumScheduleStatus, ended: &Ended) -> bool {
+    status
+        .last_result_time
+        .is_none_or(|last| last < ended.at || (last == ended.at && ended.result != VERIFIED.name))
 }
 
 fn ready(plan: &Plan, suspended: bool) -> Draft {
@@ -116,7 +124,8 @@ fn ready(plan: &Plan, suspended: bool) -> Draft {
     }
 }
 
-fn failed(failure: &Failure) -> Vec<Draft> {
+/// The conditions of an object whose pass failed.
+pub fn failed(failure: &Failure) -> Vec<Draft> {
     let reason = reason_of(failure);
     let message = chain(failure);
     let ready = Draft::new(READY, false, reason, message.clone());
@@ -178,10 +187,10 @@ pub fn events_of_plan(plan: &Plan) -> Vec<EventDraft> {
 
 fn missed(missed: &Missed) -> EventDraft {
     let Missed { count, last } = missed;
-    let some = if *count < MISSED_LIMIT {
-        ""
+    let (some, count) = if *count > MISSED_LIMIT {
+        ("more than ", MISSED_LIMIT)
     } else {
-        "at least "
+        ("", *count)
     };
     EventDraft {
         warning: true,
@@ -199,13 +208,21 @@ pub fn events_of_results(seen: &Observed) -> Vec<EventDraft> {
         .iter()
         .filter_map(|run| Some((run, run.ended.as_ref()?)));
     ended
-        .filter(|(_, ended)| told.is_none_or(|told| told < ended.at))
+        .filter(|(run, ended)| told.is_none_or(|told| told < ended.at) || was_active(run, seen))
         .map(|(run, ended)| {
             let warning = ended.result != VERIFIED.name;
             let note = format!("{} ended with {}", run.name, ended.result);
             about_run(warning, &RUN_ENDED, &run.name, note)
         })
         .collect()
+}
+
+/// Whether the status still calls the run active: then nobody was told of its end, whenever that was.
+fn was_active(run: &Run, seen: &Observed) -> bool {
+    seen.status
+        .active
+        .iter()
+        .any(|active| active.name == run.name)
 }
 
 /// Naming the run keeps events of different runs apart: those about the same things are counted together.

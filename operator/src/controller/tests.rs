@@ -17,14 +17,28 @@ fn key(name: &str) -> Key {
     }
 }
 
+fn stamp(generation: i64) -> Stamp {
+    let meta = kube::api::ObjectMeta {
+        generation: Some(generation),
+        ..kube::api::ObjectMeta::default()
+    };
+    Stamp::of(&meta)
+}
+
 /// A running controller that sends each key it is asked to reconcile and answers what `next` says.
-fn running(handle: &Handle, next: fn(&str) -> Next) -> (mpsc::Receiver<String>, CancellationToken) {
-    let (sender, receiver) = mpsc::channel(100);
+async fn running(
+    handle: &Handle,
+    next: fn(&str) -> Next,
+) -> (mpsc::Receiver<String>, CancellationToken) {
+    let (sender, mut receiver) = mpsc::channel(100);
     let stop = CancellationToken::new();
     let reconcile = move |key: Key| {
         let sender = sender.clone();
         async move {
             sender.send(key.name.clone()).await.unwrap();
+            if key.name == "resynced" {
+                return Next::Await;
+            }
             next(&key.name)
         }
     };
@@ -42,13 +56,15 @@ fn running(handle: &Handle, next: fn(&str) -> Next) -> (mpsc::Receiver<String>, 
         .unwrap();
     // The group would end its member when dropped.
     std::mem::forget(tasks);
+    // It begins by asking for everything.
+    assert_eq!(receiver.recv().await.unwrap(), "resynced");
     (receiver, stop)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_is_looked_at_again_when_it_asked_for_it() {
     let handle = handle(Arc::new(SystemClock));
-    let (mut seen, _stop) = running(&handle, |_| Next::After(Duration::from_mins(1)));
+    let (mut seen, _stop) = running(&handle, |_| Next::After(Duration::from_mins(1))).await;
     let began = SystemClock.monotonic();
     handle.changed(key("a"), None);
     for _ in 0..3 {
@@ -62,16 +78,17 @@ async fn a_change_does_not_shorten_the_pause_of_a_failing_object_but_a_new_gener
     let handle = handle(Arc::new(SystemClock));
     let (mut seen, _stop) = running(&handle, |_| Next::Failed {
         class: Class::Blocked,
-        generation: Some(1),
-    });
-    handle.changed(key("a"), Some(1));
+        stamp: stamp(1),
+    })
+    .await;
+    handle.changed(key("a"), Some(&stamp(1)));
     seen.recv().await.unwrap();
     let failed = SystemClock.monotonic();
-    handle.changed(key("a"), Some(1));
+    handle.changed(key("a"), Some(&stamp(1)));
     seen.recv().await.unwrap();
     assert!(SystemClock.monotonic() - failed >= Duration::from_millis(1600));
     let failed = SystemClock.monotonic();
-    handle.changed(key("a"), Some(2));
+    handle.changed(key("a"), Some(&stamp(2)));
     seen.recv().await.unwrap();
     assert!(SystemClock.monotonic() - failed < Duration::from_millis(10));
 }
@@ -82,7 +99,8 @@ async fn a_panic_costs_only_its_object_a_pause() {
     let (mut seen, _stop) = running(&handle, |name| {
         assert_ne!(name, "bad", "this one panics");
         Next::Await
-    });
+    })
+    .await;
     handle.changed(key("bad"), None);
     handle.changed(key("good"), None);
     let mut names = vec![seen.recv().await.unwrap(), seen.recv().await.unwrap()];
@@ -98,7 +116,7 @@ async fn a_jump_of_the_wall_clock_is_noticed() {
         SystemClock.monotonic(),
     ));
     let handle = handle(clock.clone());
-    let (mut seen, _stop) = running(&handle, |_| Next::Await);
+    let (mut seen, _stop) = running(&handle, |_| Next::Await).await;
     assert!(timeout(Duration::from_secs(30), seen.recv()).await.is_err());
     clock.0.advance(jiff::SignedDuration::from_secs(30));
     let woken = timeout(Duration::from_secs(2), seen.recv()).await;
@@ -125,9 +143,12 @@ async fn stopping_waits_for_what_is_running() {
     static DONE: AtomicUsize = AtomicUsize::new(0);
     let handle = handle(Arc::new(SystemClock));
     let stop = CancellationToken::new();
-    for n in 0..CONCURRENCY {
-        handle.changed(key(&n.to_string()), None);
-    }
+    let everything = handle.clone();
+    let resync = move || {
+        for n in 0..CONCURRENCY {
+            everything.changed(key(&n.to_string()), None);
+        }
+    };
     let token = stop.clone();
     let reconcile = move |_| {
         token.cancel();
@@ -137,6 +158,6 @@ async fn stopping_waits_for_what_is_running() {
             Next::Await
         }
     };
-    run(handle, stop, reconcile, || {}).await;
+    run(handle, stop, reconcile, resync).await;
     assert_eq!(DONE.load(Ordering::Relaxed), CONCURRENCY);
 }

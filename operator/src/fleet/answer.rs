@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use super::known::{Cause, Failure, Offered, Stand};
+use crate::leader::NotLeading;
 
 /// The longest words of a failure that are kept, in bytes.
 const WORDS_LIMIT: usize = 256;
@@ -58,6 +59,11 @@ pub fn offered(
         Ok(_) => refused("the agent acknowledged another configuration than it was sent"),
         Err(failure) => Offered::Failed(failure),
     }
+}
+
+/// What became of a configuration that only a leader may send.
+pub fn unsent(error: NotLeading) -> Offered {
+    Offered::Failed(failure(Cause::Unreachable, &chain(&error)))
 }
 
 /// Whether the same request would be answered the same way again.

@@ -22,10 +22,6 @@ use tokio::time::Instant;
 use super::known::{Known, Offered, Stand, acknowledges};
 use crate::{object::Key, watch::pod::SlimPod};
 
-/// How many agents that are not known to answer one round visits: these are the ones that take long, and a round
-/// of a few seconds keeps the values of the others fresh. The rest has its turn in the next round.
-pub const UNPROVEN: usize = 16;
-
 /// The UID of a pod.
 pub type Uid = Box<str>;
 
@@ -113,8 +109,11 @@ pub struct Observed<'a> {
 /// What to do now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Whom to visit, in this order: poll, then push if [`pushes`] says so.
+    /// Whom to visit of those that answered when they were asked last: poll, then push if [`pushes`] says so.
+    /// Those that have waited longest come first, here and below.
     pub visits: Vec<Visit>,
+    /// Whom else to visit, in the same way. They may hang, so they should not stand in the way of the others.
+    pub probes: Vec<Visit>,
     /// Who is not visited.
     pub waiting: Vec<Waiting>,
     /// Of whom nothing should be known any more: the pods are gone.
@@ -167,8 +166,6 @@ pub enum Idle {
     Busy,
     /// It was asked a moment ago.
     Asked,
-    /// Others have waited longer for a turn.
-    NotItsTurn,
 }
 
 /// Decides about the agents of one resource.
@@ -178,14 +175,18 @@ pub fn plan(roster: &Roster, seen: &Observed<'_>, pace: &Pace, now: Instant) -> 
         ..Plan::default()
     };
     for pod in roster.pods.values() {
+        let known = seen.known.get(&pod.uid);
         match assess(roster, pod, seen, pace, now) {
-            Ok(visit) => plan.visits.push(visit),
+            Ok(visit) if known.and_then(Known::current_report).is_some() => plan.visits.push(visit),
+            Ok(probe) => plan.probes.push(probe),
             Err(waiting) => plan.waiting.push(waiting),
         }
     }
-    take_turns(&mut plan, seen, now);
+    for visits in [&mut plan.visits, &mut plan.probes] {
+        visits.sort_by_key(|visit| seen.known.get(&visit.uid).and_then(|k| Some(k.asked?.at)));
+    }
     let due = plan.waiting.iter().filter_map(|waiting| waiting.until);
-    let at_once = plan.visits.first().map(|_| now);
+    let at_once = plan.visits.iter().chain(&plan.probes).map(|_| now);
     plan.next = due.chain(at_once).min();
     plan
 }
@@ -263,24 +264,6 @@ fn reason(
     // Agents that come due a moment later are asked in the same round.
     let is_due = due <= now + pace.interval / 10;
     is_due.then_some(Why::Due).ok_or(due)
-}
-
-/// Agents that answer first, then those that have waited longest; of agents that may not answer a few only.
-fn take_turns(plan: &mut Plan, seen: &Observed<'_>, now: Instant) {
-    let is_proven = |visit: &Visit| {
-        let known = seen.known.get(&visit.uid);
-        known.is_some_and(|known| known.current_report().is_some())
-    };
-    let (mut visits, mut unproven): (Vec<_>, Vec<_>) = plan.visits.drain(..).partition(is_proven);
-    unproven.sort_by_key(|visit| seen.known.get(&visit.uid).and_then(|k| Some(k.asked?.at)));
-    let later = unproven.split_off(unproven.len().min(UNPROVEN));
-    visits.append(&mut unproven);
-    plan.visits = visits;
-    plan.waiting.extend(later.into_iter().map(|visit| Waiting {
-        uid: visit.uid,
-        why: Idle::NotItsTurn,
-        until: Some(now),
-    }));
 }
 
 /// The agents of a resource that answer are asked together, the resources apart from each other; agents that do

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crds::report::{DOCUMENT_LIMIT, StatusReport};
+use crds::report::{ConfigDocument, DOCUMENT_LIMIT, StatusReport};
 use futures::{StreamExt, stream};
 use http::Uri;
 use runtime::{
@@ -16,7 +16,7 @@ use runtime::{
     http::{Client, Error, InvalidServerName, Limits, Response},
     tls::IdentityReceiver,
 };
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::sleep_until};
 use tracing::{info, warn};
 
 use super::{
@@ -31,8 +31,10 @@ use crate::{leader::Leadership, object::Key};
 /// How many agents are visited at once, over all resources.
 pub const AT_ONCE: usize = 32;
 
-/// How many of them for one resource: one with many agents that hang does not keep the others waiting.
-const AT_ONCE_FOR_ONE: usize = AT_ONCE / 2;
+/// How many of them for one resource, of agents that are known to answer and of others. Fewer than all, so that
+/// one resource does not keep the others waiting; apart, so that agents that hang do not keep those that answer.
+const VISITS: usize = AT_ONCE / 2;
+const PROBES: usize = AT_ONCE / 4;
 
 /// How long one request may take, from connecting to the end of the answer.
 pub const REQUEST: Duration = Duration::from_secs(3);
@@ -138,10 +140,15 @@ impl Fleet {
     }
 
     /// Visits the agents of one resource that are due, and says what is known then.
+    ///
+    /// Visits begin in the first half of the poll interval only: when many agents hang, what is left over has its
+    /// turn in the next round, and the agents that answer are asked as often as ever.
     pub async fn round(&self, subject: &Subject, roster: &Roster) -> Round {
-        stream::iter(self.begin(subject, roster))
-            .for_each_concurrent(AT_ONCE_FOR_ONE, |claim| self.redeem(subject, roster, claim))
-            .await;
+        let (visits, probes) = self.begin(subject, roster);
+        tokio::join!(
+            self.redeem(subject, roster, visits, VISITS),
+            self.redeem(subject, roster, probes, PROBES),
+        );
         let now = self.clock.monotonic();
         let next = self.plan(subject, roster, &self.lock()).next;
         Round {
@@ -163,7 +170,7 @@ impl Fleet {
     }
 
     /// Forgets who is gone, and claims those that are to be visited.
-    fn begin(&self, subject: &Subject, roster: &Roster) -> Vec<Claim<'_>> {
+    fn begin(&self, subject: &Subject, roster: &Roster) -> (Vec<Claim<'_>>, Vec<Claim<'_>>) {
         let mut state = self.lock();
         let plan = self.plan(subject, roster, &state);
         let State { known, busy } = &mut *state;
@@ -171,15 +178,17 @@ impl Fleet {
         for uid in &plan.forget {
             agents.remove(uid);
         }
-        for Visit { uid, .. } in &plan.visits {
-            agents.entry(uid.clone()).or_default();
-            busy.insert(uid.clone());
-        }
+        let mut claim = |visit: Visit| {
+            agents.entry(visit.uid.clone()).or_default();
+            busy.insert(visit.uid.clone());
+            Claim { fleet: self, visit }
+        };
+        let visits = plan.visits.into_iter().map(&mut claim).collect();
+        let probes = plan.probes.into_iter().map(&mut claim).collect();
         if agents.is_empty() {
             known.remove(subject);
         }
-        let claim = |visit| Claim { fleet: self, visit };
-        plan.visits.into_iter().map(claim).collect()
+        (visits, probes)
     }
 
     fn plan(&self, subject: &Subject, roster: &Roster, state: &State) -> Plan {
@@ -191,10 +200,23 @@ impl Fleet {
         plan::plan(roster, &seen, &self.pace, self.clock.monotonic())
     }
 
-    async fn redeem(&self, subject: &Subject, roster: &Roster, claim: Claim<'_>) {
-        // Nobody closes the semaphore, so this is a permit.
-        let _permit = self.permits.acquire().await;
-        self.visit(subject, roster, &claim.visit).await;
+    /// Makes as many of the visits as can be begun in time; the claims to the others are given back.
+    async fn redeem(
+        &self,
+        subject: &Subject,
+        roster: &Roster,
+        claims: Vec<Claim<'_>>,
+        at_once: usize,
+    ) {
+        let enough = self.clock.monotonic() + self.pace.interval / 2;
+        stream::iter(claims)
+            .take_until(sleep_until(enough))
+            .for_each_concurrent(at_once, async |claim| {
+                // Nobody closes the semaphore, so this is a permit.
+                let _permit = self.permits.acquire().await;
+                self.visit(subject, roster, &claim.visit).await;
+            })
+            .await;
     }
 
     /// Polls; if there is something to push, pushes, and polls again for what came of it.
@@ -224,7 +246,7 @@ impl Fleet {
         });
     }
 
-    /// The agent's last report, if it should be sent the configuration, by this process.
+    /// The agent's last report, if it should be sent the configuration.
     fn to_push(
         &self,
         subject: &Subject,
@@ -234,9 +256,8 @@ impl Fleet {
         let state = self.lock();
         let known = state.known.get(subject)?.get(&visit.uid)?;
         let pod = roster.pods.get(&visit.uid)?;
-        let is_allowed = self.leadership.check().is_ok();
         let report = &known.heard.as_ref()?.report;
-        (is_allowed && plan::pushes(&roster.config, pod, known)).then(|| Arc::clone(report))
+        plan::pushes(&roster.config, pod, known).then(|| Arc::clone(report))
     }
 
     async fn push(
@@ -247,13 +268,10 @@ impl Fleet {
         last: &StatusReport,
     ) -> Offered {
         let config = &*roster.config;
-        let (answer, call) = self
-            .request(visit, "/config", async |uri| {
-                self.client.put(&uri, config).await
-            })
-            .await;
-        let outcome = answer::offered(answer, config, last);
-        self.metrics.pushed(&outcome);
+        let (outcome, call) = match self.leadership.check() {
+            Ok(()) => self.offer(visit, config, last).await,
+            Err(error) => (answer::unsent(error), self.call(visit, self.now())),
+        };
         if let Offered::Refused { words, .. } = &outcome {
             warn!(kind = subject.kind, resource = %subject.key, pod.uid = %visit.uid, error = words, "agent refused its configuration");
         }
@@ -261,6 +279,22 @@ impl Fleet {
             known.offered(config, outcome.clone(), &call);
         });
         outcome
+    }
+
+    async fn offer(
+        &self,
+        visit: &Visit,
+        config: &ConfigDocument,
+        last: &StatusReport,
+    ) -> (Offered, Call) {
+        let (answer, call) = self
+            .request(visit, "/config", async |uri| {
+                self.client.put(&uri, config).await
+            })
+            .await;
+        let outcome = answer::offered(answer, config, last);
+        self.metrics.pushed(&outcome);
+        (outcome, call)
     }
 
     async fn request(
@@ -274,12 +308,16 @@ impl Fleet {
             Ok(uri) => exchange(uri).await,
             Err(error) => Err(error),
         };
-        let call = Call {
+        (answer, self.call(visit, sent))
+    }
+
+    /// A request that ends now.
+    fn call(&self, visit: &Visit, sent: Now) -> Call {
+        Call {
             address: visit.address.ip(),
             sent,
             ended: self.now(),
-        };
-        (answer, call)
+        }
     }
 
     fn now(&self) -> Now {

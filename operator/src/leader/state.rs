@@ -69,7 +69,11 @@ pub struct Elector {
     seen: Option<Seen>,
     /// When the last successful renewal was sent, while we lead.
     renewed: Option<Instant>,
+    /// Somebody else held the Lease once: if it is deleted, they may not know yet.
+    rival: bool,
     next_look: Option<Instant>,
+    /// When the Lease was last read.
+    looked: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -86,7 +90,9 @@ impl Elector {
             times,
             seen: None,
             renewed: None,
+            rival: false,
             next_look: None,
+            looked: None,
         }
     }
 
@@ -114,14 +120,25 @@ impl Elector {
         if let Some(at) = self.next_look.filter(|at| *at > now) {
             return Step::Wait(at);
         }
-        match &self.seen {
+        let Some(Seen { record, since }) = &self.seen else {
+            return Step::Look;
+        };
+        match record {
+            Some(record) => self.judge(record, *since, now),
+            None if self.may_create(*since, now) => Step::Create,
             None => Step::Look,
-            Some(Seen { record: None, .. }) => Step::Create,
-            Some(Seen {
-                record: Some(record),
-                since,
-            }) => self.judge(record, *since, now),
         }
+    }
+
+    fn looked_away(&self, now: Instant) -> bool {
+        self.looked
+            .is_none_or(|looked| now > looked + self.times.retry * 2)
+    }
+
+    /// A Lease that was deleted binds others as long as one that stands still.
+    fn may_create(&self, since: Instant, now: Instant) -> bool {
+        let waited = now >= since + self.times.duration && !self.looked_away(now);
+        self.renewed.is_some() || !self.rival || waited
     }
 
     fn judge(&self, record: &Record, since: Instant, now: Instant) -> Step {
@@ -143,7 +160,12 @@ impl Elector {
 
     /// The Lease was read, at or before `now`.
     pub fn saw(&mut self, record: Option<Record>, now: Instant) {
-        let known = self.seen.as_ref().is_some_and(|seen| seen.record == record);
+        let holder = record.as_ref().and_then(|record| record.holder.as_ref());
+        self.rival |= holder.is_some_and(|holder| *holder != self.identity);
+        let same = self.seen.as_ref().is_some_and(|seen| seen.record == record);
+        // A record has a version; absence does not, so it must have been watched without a break.
+        let known = same && (record.is_some() || !self.looked_away(now));
+        self.looked = Some(now);
         if !known {
             self.seen = Some(Seen { record, since: now });
         }
@@ -158,7 +180,7 @@ impl Elector {
 
     fn is_free(&self, seen: &Seen, now: Instant) -> bool {
         match &seen.record {
-            None => true,
+            None => self.may_create(seen.since, now),
             Some(record) => matches!(self.judge(record, seen.since, now), Step::Claim(_)),
         }
     }

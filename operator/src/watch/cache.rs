@@ -26,6 +26,8 @@ pub trait Cached {
 pub struct Cache<T> {
     current: Index<T>,
     listing: Option<Index<T>>,
+    /// Our own writes that were answered while a list was under way, which may be older.
+    refreshed: Vec<Arc<T>>,
     synced: bool,
 }
 
@@ -49,6 +51,7 @@ impl<T> Default for Cache<T> {
         Self {
             current: Index::default(),
             listing: None,
+            refreshed: Vec::new(),
             synced: false,
         }
     }
@@ -58,6 +61,7 @@ impl<T: Cached> Cache<T> {
     /// A list begins.
     pub fn begin_list(&mut self) {
         self.listing = Some(Index::default());
+        self.refreshed.clear();
     }
 
     /// An object of the list.
@@ -72,6 +76,9 @@ impl<T: Cached> Cache<T> {
         let listed = self.listing.take().unwrap_or_default();
         let before = std::mem::replace(&mut self.current, listed);
         self.synced = true;
+        for written in std::mem::take(&mut self.refreshed) {
+            self.refresh_shared(written);
+        }
         let gone = before
             .objects
             .into_iter()
@@ -82,11 +89,14 @@ impl<T: Cached> Cache<T> {
 
     /// An object is there, or changed. A revision that is not newer than the one known is ignored.
     pub fn put(&mut self, object: T) -> Option<Arc<T>> {
+        self.put_shared(Arc::new(object))
+    }
+
+    fn put_shared(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let known = self.current.objects.get(&object.key());
         if known.is_some_and(|k| k.uid() == object.uid() && k.version() >= object.version()) {
             return None;
         }
-        let object = Arc::new(object);
         self.current.insert(Arc::clone(&object));
         Some(object)
     }
@@ -94,9 +104,17 @@ impl<T: Cached> Cache<T> {
     /// Notes the answer to a write of our own, before the watch tells of it. An object that is not
     /// known is not added: the watch may have told of its deletion already.
     pub fn refresh(&mut self, object: T) {
+        let object = Arc::new(object);
+        if self.listing.is_some() {
+            self.refreshed.push(Arc::clone(&object));
+        }
+        self.refresh_shared(object);
+    }
+
+    fn refresh_shared(&mut self, object: Arc<T>) {
         let known = self.current.objects.get(&object.key());
         if known.is_some_and(|k| k.uid() == object.uid()) {
-            self.put(object);
+            self.put_shared(object);
         }
     }
 
@@ -263,6 +281,16 @@ mod tests {
         cache.remove(&thing("a", 7));
         cache.refresh(thing("a", 6));
         assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_older_than_our_own_write_does_not_undo_it() {
+        let mut cache = listed(&[thing("a", 5)]);
+        cache.begin_list();
+        cache.listed(thing("a", 5));
+        cache.refresh(thing("a", 6));
+        cache.end_list();
+        assert!(cache.put(thing("a", 6)).is_none());
     }
 
     #[test]

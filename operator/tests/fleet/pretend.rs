@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::pki::Leaf;
+use crate::{pki::Leaf, support::eventually};
 
 /// Listeners that accept every connection and never say a word.
 pub(crate) struct Silence {
@@ -34,7 +34,9 @@ impl Silence {
         let (most, mut tasks) = (Arc::new(AtomicUsize::new(0)), JoinSet::new());
         let open = Arc::new(Mutex::new(Vec::new()));
         for address in addresses {
-            let listener = TcpListener::bind(address).await.unwrap();
+            // Whoever was here a moment ago may not have let go of the port yet.
+            let bind = async || TcpListener::bind(address).await.ok();
+            let listener = eventually("port is free", bind).await;
             tasks.spawn(keep(listener, open.clone(), most.clone()));
         }
         Self {

@@ -197,7 +197,10 @@ impl Operator {
             }
         };
         let found = timeout(LIMIT, search).await;
-        found.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}: {:?}", self.summary(roster)))
+        found.unwrap_or_else(|_| {
+            let draft = self.summary(roster).agents_reachable();
+            panic!("not within {LIMIT:?}: {what}; {}", draft.message)
+        })
     }
 
     pub(crate) fn summary(&self, roster: &Roster) -> Summary {

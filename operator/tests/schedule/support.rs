@@ -26,7 +26,7 @@ use operator::{
     act::Writer,
     checksum_schedule::{
         Context,
-        observe::{CachedRun, CachedSchedule},
+        observe::{CachedRun, CachedSchedule, Started},
         reconcile,
     },
     controller::Next,
@@ -161,6 +161,7 @@ impl World {
         let context = Context {
             schedules: Store::new(&scope),
             runs: Store::new(&scope),
+            started: Started::new(shared.clone()),
             writer: Writer::new(spoiled.clone(), leadership.clone()),
             reporter: Reporter::new(spoiled, leadership, shared, "test", Duration::ZERO),
             clock: clock.clone(),

@@ -7,7 +7,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::place::{Place, repository};
 
-const PAGES: [&str; 3] = ["README.md", "docs/checksumrun.md", "docs/checksumschedule.md"];
+const PAGES: [&str; 3] = [
+    "README.md",
+    "docs/checksumrun.md",
+    "docs/checksumschedule.md",
+];
 
 #[tokio::test]
 async fn every_sample_applies() -> Result<()> {

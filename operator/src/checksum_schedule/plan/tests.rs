@@ -1,4 +1,3 @@
-use crds::condition::{Draft, Reason};
 use proptest::prelude::*;
 
 use super::{super::fixture::schedule, *};
@@ -22,7 +21,7 @@ fn case() -> Case {
             generation: 1,
             token: None,
             status: ChecksumScheduleStatus {
-                observed_generation: 1,
+                observed_generation: -1,
                 ..ChecksumScheduleStatus::default()
             },
             runs: Vec::new(),
@@ -51,8 +50,13 @@ impl Case {
         self
     }
 
+    /// The status tells of this slot, and promises the one after it.
     fn last(mut self, slot: &str) -> Self {
-        self.seen.status.last_schedule_time = Some(at(slot));
+        let slot = at(slot);
+        let spec = validate(&self.spec).unwrap();
+        self.seen.status.observed_generation = 1;
+        self.seen.status.last_schedule_time = Some(slot);
+        self.seen.status.next_schedule_time = spec.cron.next_after(slot, &spec.zone);
         self
     }
 
@@ -66,10 +70,9 @@ impl Case {
         self
     }
 
+    /// A suspended schedule promises nothing.
     fn was_suspended(mut self) -> Self {
-        let reason: &'static Reason = &SUSPENDED;
-        let draft = Draft::new(READY, true, reason, "");
-        self.seen.status.conditions = condition::merge(&[], &[draft], Some(1), self.seen.created);
+        self.seen.status.next_schedule_time = None;
         self
     }
 
@@ -276,7 +279,7 @@ fn while_suspended_nothing_starts_and_nothing_changes() {
 
 #[test]
 fn slots_that_passed_while_suspended_are_not_made_up_for() {
-    let case = case().was_suspended().last("2026-11-10T03:00:00Z");
+    let case = case().last("2026-11-10T03:00:00Z").was_suspended();
     let plan = case.plan("2026-11-16T12:00:00Z");
     assert_eq!((plan.start.len(), plan.missed), (0, None));
     assert_eq!(plan.last_slot, Some(at("2026-11-16T03:00:00Z")));
@@ -366,6 +369,7 @@ fn a_slot_and_a_token_due_together_are_served_by_one_run_unless_runs_may_be_conc
     assert_eq!(plan.start.len(), 1);
     assert_eq!(plan.start[0].slot, Some(at("2026-11-16T03:00:00Z")));
     assert_eq!(plan.start[0].token.as_deref(), Some("now"));
+    assert_eq!(plan.start[0].name, "nightly-2611160300");
     assert_eq!(plan.last_slot, plan.start[0].slot);
     let concurrent = both.policy(ConcurrencyPolicy::Allow);
     assert_eq!(concurrent.plan("2026-11-16T03:00:00Z").start.len(), 2);
@@ -430,6 +434,26 @@ fn a_clock_that_went_back_starts_nothing_twice() {
     let plan = case.plan("2026-11-16T02:59:30Z");
     assert_eq!(plan.start, []);
     assert_eq!(plan.next_slot, Some(at("2026-11-17T03:00:00Z")));
+}
+
+#[test]
+fn a_clock_that_was_a_year_ahead_stops_nothing_once_it_is_right() {
+    let case = case()
+        .last("2027-11-16T03:00:00Z")
+        .run(run("2027-11-16T03:00:00Z").ended("Verified", "2027-11-16T04:00:00Z"));
+    let plan = case.plan("2026-11-16T12:00:00Z");
+    assert_eq!(plan.start, []);
+    assert_eq!(plan.last_slot, Some(at("2026-11-16T03:00:00Z")));
+    assert_eq!(plan.next_slot, Some(at("2026-11-17T03:00:00Z")));
+}
+
+#[test]
+fn missed_slots_are_counted_to_a_limit() {
+    let plan = case()
+        .cron("* * * * *")
+        .last("2026-11-15T03:00:00Z")
+        .plan("2026-11-16T12:00:00Z");
+    assert!(plan.missed.unwrap().count > MISSED_LIMIT);
 }
 
 #[test]

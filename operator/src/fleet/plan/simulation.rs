@@ -106,7 +106,7 @@ impl World {
             self.known.remove(&uid);
         }
         assert!(self.known.keys().all(|uid| there.contains(uid)));
-        for visit in plan.visits {
+        for visit in plan.visits.into_iter().chain(plan.probes) {
             assert!(there.contains(&visit.uid), "only who is there is visited");
             self.known.entry(visit.uid.clone()).or_default();
             self.visits += 1;

@@ -18,7 +18,7 @@ fn plan_at(roster: &Roster, known: &Agents, at_ms: u64) -> Plan {
 }
 
 fn whys(plan: &Plan) -> Vec<(&str, Why)> {
-    let visits = plan.visits.iter();
+    let visits = plan.visits.iter().chain(&plan.probes);
     visits.map(|visit| (&*visit.uid, visit.why)).collect()
 }
 
@@ -35,8 +35,8 @@ fn next_visit(generation: i64, known: Known, from_ms: u64) -> (u64, Why) {
     let mut at_ms = from_ms;
     loop {
         let plan = plan_at(&roster, &known, at_ms);
-        if let Some(visit) = plan.visits.first() {
-            return (at_ms, visit.why);
+        if let Some((_, why)) = whys(&plan).first() {
+            return (at_ms, *why);
         }
         let wait = plan.next.unwrap() - moment(at_ms).monotonic;
         at_ms += u64::try_from(wait.as_millis()).unwrap().max(1);
@@ -77,7 +77,7 @@ fn an_agent_that_was_never_asked_is_visited_at_once() {
         address: SocketAddr::new(ip(1), PORT),
         why: Why::New,
     };
-    assert_eq!(plan.visits, [expected]);
+    assert_eq!(plan.probes, [expected]);
     assert_eq!(plan.next, Some(moment(0).monotonic));
 }
 
@@ -213,7 +213,7 @@ fn a_pod_whose_address_changed_is_visited_at_once() {
     let known = agents([("u", lost(0, 9))]);
     let plan = plan_at(&roster(1, [moved]), &known, 10);
     assert_eq!(whys(&plan), [("u", Why::Moved)]);
-    assert_eq!(plan.visits[0].address.ip(), ip(2));
+    assert_eq!(plan.probes[0].address.ip(), ip(2));
 }
 
 #[test]
@@ -255,21 +255,19 @@ fn pods_that_are_gone_or_replaced_are_forgotten() {
 }
 
 #[test]
-fn agents_that_answer_go_first_and_of_the_others_a_few_have_their_turn() {
-    let uids: Vec<_> = (0..40).map(|n| format!("lost-{n:02}")).collect();
-    let mut known: Agents = uids
-        .iter()
-        .zip(0..)
-        .map(|(uid, n)| (uid.as_str().into(), lost(1_000 - n, 1)))
-        .collect();
-    known.insert("z".into(), reached(0, Some(1)));
-    let pods = uids.iter().map(String::as_str).chain(["new", "z"]).map(pod);
-    let plan = plan_at(&roster(1, pods), &known, 60_000);
-    let visited: Vec<_> = whys(&plan).into_iter().map(|(uid, _)| uid).collect();
-    let longest_waiting = uids.iter().rev().take(UNPROVEN - 1).map(String::as_str);
-    let expected: Vec<_> = ["z", "new"].into_iter().chain(longest_waiting).collect();
-    assert_eq!(visited, expected);
-    assert!(idles(&plan).iter().all(|(_, why)| *why == Idle::NotItsTurn));
+fn those_that_answer_are_kept_apart_and_who_has_waited_longest_goes_first() {
+    let known = agents([
+        ("a", lost(2_000, 1)),
+        ("b", lost(1_000, 1)),
+        ("c", reached(4_000, Some(1))),
+        ("d", reached(3_000, Some(1))),
+    ]);
+    let roster = roster(1, ["a", "b", "c", "d", "new"].map(pod));
+    let plan = plan_at(&roster, &known, 60_000);
+    let uids = |visits: &[Visit]| -> Vec<_> { visits.iter().map(|v| v.uid.clone()).collect() };
+    assert_eq!(uids(&plan.visits), ["d".into(), "c".into()] as [Uid; 2]);
+    let expected: [Uid; 3] = ["new".into(), "b".into(), "a".into()];
+    assert_eq!(uids(&plan.probes), expected);
     assert_eq!(plan.next, Some(moment(60_000).monotonic));
 }
 

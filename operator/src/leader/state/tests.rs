@@ -122,6 +122,36 @@ fn failed_requests_do_not_make_a_standby_wait_anew() {
     assert!(matches!(elector.step(t + seconds(16)), Step::Claim(_)));
 }
 
+#[test]
+fn a_deleted_lease_is_not_recreated_before_its_holder_must_have_noticed() {
+    let (t, mut elector) = (start(), elector("b"));
+    elector.saw(Some(record(Some("a"), "1")), t);
+    for n in 1..16 {
+        elector.saw(None, t + seconds(n));
+    }
+    assert_eq!(elector.step(t + seconds(17)), Step::Create);
+    elector.saw(None, t + seconds(15));
+    assert_eq!(
+        elector.step(t + seconds(17) - Duration::from_millis(1)),
+        Step::Wait(t + seconds(17))
+    );
+    assert_eq!(
+        elector.step(t + seconds(60)),
+        Step::Look,
+        "it has looked away"
+    );
+}
+
+#[test]
+fn a_leader_whose_lease_is_deleted_creates_it_again_at_once() {
+    let (t, mut elector) = (start(), elector("a"));
+    elector.saw(None, t);
+    elector.claimed(record(Some("a"), "1"), t, t);
+    elector.refused();
+    elector.saw(None, t + seconds(2));
+    assert_eq!(elector.step(t + seconds(2)), Step::Create);
+}
+
 /// A Lease on a server that answers late, or carries a request out and loses the answer.
 #[derive(Default)]
 struct Server {
@@ -149,6 +179,8 @@ enum Fault {
     Slow(u64),
     /// The process stands still, as under SIGSTOP.
     Paused(u64),
+    /// Somebody deletes the Lease.
+    Deleted,
 }
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -158,6 +190,7 @@ fn fault() -> impl Strategy<Value = Fault> {
         1 => Just(Fault::LostAnswer),
         1 => (1u64..6).prop_map(Fault::Slow),
         1 => (1u64..40).prop_map(Fault::Paused),
+        1 => Just(Fault::Deleted),
     ]
 }
 
@@ -169,11 +202,18 @@ proptest! {
         let t = start();
         let mut server = Server::default();
         let mut electors = ["a", "b", "c"].map(elector);
+        // A process that has never seen a leader creates an absent Lease at once; see the docs.
+        electors.iter_mut().for_each(|elector| elector.rival = true);
         let mut paused_until = [t; 3];
+        let mut deletable = t;
         for (second, (who, fault)) in faults.into_iter().enumerate() {
             let now = t + seconds(u64::try_from(second).unwrap());
             for (n, elector) in electors.iter_mut().enumerate() {
                 let fault = if n == who { fault } else { Fault::None };
+                // Who deletes a Lease before the standbys have seen it can deceive them.
+                if matches!(fault, Fault::Deleted) && now >= deletable {
+                    server.record = None;
+                }
                 if paused_until[n] > now {
                     continue;
                 }
@@ -181,7 +221,11 @@ proptest! {
                     paused_until[n] = now + seconds(pause);
                     continue;
                 }
+                let absent = server.record.is_none();
                 turn(elector, &mut server, fault, now);
+                if absent && server.record.is_some() {
+                    deletable = now + seconds(6);
+                }
             }
             let leading = electors.iter().filter(|e| e.leads_until().is_some_and(|until| now < until));
             prop_assert!(leading.count() <= 1);
@@ -193,8 +237,9 @@ fn turn(elector: &mut Elector, server: &mut Server, fault: Fault, now: Instant) 
     let expected = match elector.step(now) {
         Step::Wait(_) => return,
         Step::Lost => {
-            // The process ends and a new one takes its place.
+            // The process ends and a new one takes its place, which has seen the others before.
             *elector = self::elector(&format!("{}'", elector.identity()));
+            elector.rival = true;
             return;
         }
         Step::Look if matches!(fault, Fault::None) => {
@@ -210,7 +255,7 @@ fn turn(elector: &mut Elector, server: &mut Server, fault: Fault, now: Instant) 
             let _ = server.claim(elector.identity(), expected.as_ref());
             elector.failed(now);
         }
-        Fault::None | Fault::Slow(_) => {
+        Fault::None | Fault::Slow(_) | Fault::Deleted => {
             let late = if let Fault::Slow(by) = fault {
                 seconds(by)
             } else {
