@@ -2,6 +2,7 @@
 //! Touches the world only through the writer and the reporter.
 
 pub mod build;
+mod due;
 pub mod observe;
 pub mod plan;
 pub mod status;
@@ -65,8 +66,13 @@ pub enum Failure {
     #[error(transparent)]
     Invalid(#[from] plan::Invalid),
     /// A write failed.
-    #[error(transparent)]
-    Act(#[from] act::Error),
+    #[error("{}", chain(error))]
+    Act {
+        /// Why.
+        error: act::Error,
+        /// What was to be done: what it promises holds, whatever failed.
+        plan: Box<Plan>,
+    },
 }
 
 impl Failure {
@@ -74,7 +80,7 @@ impl Failure {
     pub fn class(&self) -> Class {
         match self {
             Self::Undecodable(_) | Self::Invalid(_) => Class::Invalid,
-            Self::Act(error) => error.class(),
+            Self::Act { error, .. } => error.class(),
         }
     }
 }
@@ -109,8 +115,13 @@ async fn pass(
 ) -> Result<Plan, Failure> {
     let spec = plan::validate(&schedule.spec)?;
     let plan = plan::plan(&spec, seen, now);
-    context.act(schedule, &plan).await?;
-    Ok(plan)
+    match context.act(schedule, &plan).await {
+        Ok(()) => Ok(plan),
+        Err(error) => Err(Failure::Act {
+            error,
+            plan: Box::new(plan),
+        }),
+    }
 }
 
 impl Context {

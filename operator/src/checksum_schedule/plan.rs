@@ -9,9 +9,11 @@ use crds::{
     cron::Cron,
     name,
 };
-use jiff::{SignedDuration, Timestamp, tz::TimeZone};
+use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+
+use super::due::{Due, told_slot};
 
 /// How far missed slots are counted.
 pub const MISSED_LIMIT: usize = 100;
@@ -79,11 +81,11 @@ impl Run {
 /// The spec with every field read.
 #[derive(Clone, Debug)]
 pub struct Validated {
-    cron: Cron,
-    zone: TimeZone,
+    pub(super) cron: Cron,
+    pub(super) zone: TimeZone,
     policy: ConcurrencyPolicy,
-    deadline: Option<Duration>,
-    suspended: bool,
+    pub(super) deadline: Option<Duration>,
+    pub(super) suspended: bool,
     keep_verified: usize,
     keep_others: usize,
 }
@@ -211,73 +213,7 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
-/// What the calendar says.
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    /// The slot to start.
-    slot: Option<Timestamp>,
-    /// The newest slot that is dealt with even if nothing starts.
-    handled: Option<Timestamp>,
-    missed: Option<Missed>,
-}
-
 impl Validated {
-    /// The newest slot that is owed, and what is given up.
-    fn due(&self, seen: &Observed, now: Timestamp) -> Due {
-        let base = handled_until(seen, now);
-        let newest = self.cron.last_between(base, now, &self.zone);
-        let Some(newest) = newest else {
-            return Due::nothing(base, seen);
-        };
-        if self.suspended || not_promised(seen, now) {
-            return Due {
-                slot: None,
-                handled: Some(newest).filter(|_| !self.suspended),
-                missed: None,
-            };
-        }
-        let count = self
-            .cron
-            .count_between(base, newest, &self.zone, MISSED_LIMIT + 2);
-        if self.is_too_late(newest, now) {
-            return Due {
-                slot: None,
-                handled: Some(newest),
-                missed: Some(Missed {
-                    count,
-                    last: newest,
-                }),
-            };
-        }
-        Due {
-            slot: Some(newest),
-            handled: None,
-            missed: self.earlier_missed(base, newest, count),
-        }
-    }
-
-    fn is_too_late(&self, slot: Timestamp, now: Timestamp) -> bool {
-        self.given_up_at(slot).is_some_and(|end| now >= end)
-    }
-
-    /// When a slot that could not be started is given up.
-    fn given_up_at(&self, slot: Timestamp) -> Option<Timestamp> {
-        let deadline = SignedDuration::try_from(self.deadline?).ok()?;
-        slot.checked_add(deadline)
-            .ok()?
-            .checked_add(SignedDuration::from_secs(1))
-            .ok()
-    }
-
-    fn earlier_missed(&self, base: Timestamp, newest: Timestamp, count: usize) -> Option<Missed> {
-        let before = newest.checked_sub(SignedDuration::from_secs(1)).ok()?;
-        let last = self.cron.last_between(base, before, &self.zone)?;
-        Some(Missed {
-            count: count.saturating_sub(1).max(1),
-            last,
-        })
-    }
-
     fn waiting(&self, due: &Due, token: Option<&str>, active: &[&Run]) -> Option<Waiting> {
         if self.suspended {
             return token.map(|_| Waiting::Suspended);
@@ -361,21 +297,6 @@ impl Validated {
     }
 }
 
-impl Due {
-    fn nothing(base: Timestamp, seen: &Observed) -> Self {
-        let adopted = seen
-            .status
-            .last_schedule_time
-            .is_none_or(|last| last < base);
-        let by_run = seen.runs.iter().any(|run| run.slot == Some(base));
-        Self {
-            slot: None,
-            handled: Some(base).filter(|_| adopted && by_run),
-            missed: None,
-        }
-    }
-}
-
 impl From<&Run> for Doomed {
     fn from(run: &Run) -> Self {
         Self {
@@ -383,43 +304,6 @@ impl From<&Run> for Doomed {
             uid: run.uid.clone(),
         }
     }
-}
-
-/// The newest slot that the status tells of.
-fn told_slot(seen: &Observed, now: Timestamp) -> Option<Timestamp> {
-    let told = seen.status.last_schedule_time;
-    told.filter(|slot| is_sane(*slot, now))
-}
-
-/// A slot far in the future was handled by a clock that was wrong then: believing it would stop the
-/// schedule until that time.
-fn is_sane(slot: Timestamp, now: Timestamp) -> bool {
-    slot.duration_since(now) <= SANE
-}
-
-const SANE: SignedDuration = SignedDuration::from_hours(1);
-
-/// Slots up to this one are dealt with: by the status, by a run that exists, or before the schedule did.
-fn handled_until(seen: &Observed, now: Timestamp) -> Timestamp {
-    let by_runs = seen
-        .runs
-        .iter()
-        .filter_map(|run| run.slot)
-        .filter(|slot| is_sane(*slot, now))
-        .max();
-    let by_status = told_slot(seen, now);
-    by_runs
-        .into_iter()
-        .chain(by_status)
-        .fold(seen.created, Timestamp::max)
-}
-
-/// Whether the slots up to now were never promised: the schedule was suspended when they passed, or has
-/// changed since, and the slot that users were told of is still to come. A new schedule needs no promise.
-fn not_promised(seen: &Observed, now: Timestamp) -> bool {
-    let status = &seen.status;
-    let promised = status.next_schedule_time.is_some_and(|next| next <= now);
-    status.observed_generation > 0 && !promised
 }
 
 /// The newest token that was taken up: the one asked for now if a run for it exists, whatever the status says.

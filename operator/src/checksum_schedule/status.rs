@@ -43,10 +43,7 @@ pub fn status(
             vec![ready(plan, suspended)]
         }
         Err(failure) => {
-            // What cannot be read, or is suspended, promises nothing.
-            let promise = status.next_schedule_time.take();
-            let kept = !suspended && failure.class() != Class::Invalid;
-            status.next_schedule_time = promise.filter(|_| kept);
+            tell_failure(&mut status, failure);
             failed(failure)
         }
     };
@@ -63,6 +60,20 @@ fn tell_plan(status: &mut ChecksumScheduleStatus, plan: &Plan) {
     status.last_schedule_time = plan.last_slot;
     status.next_schedule_time = plan.next_slot;
     status.last_handled_run_now.clone_from(&plan.handled_token);
+}
+
+/// A pass that failed half-way gives up what it gave up and owes what it owes; a spec that cannot be
+/// read promises nothing.
+fn tell_failure(status: &mut ChecksumScheduleStatus, failure: &Failure) {
+    let Failure::Act { plan, .. } = failure else {
+        status.next_schedule_time = None;
+        return;
+    };
+    let owed = plan.start.iter().find_map(|start| start.slot);
+    status.next_schedule_time = owed.or(plan.next_slot);
+    if owed.is_none() {
+        status.last_schedule_time = plan.last_slot;
+    }
 }
 
 /// Results outlive the runs they come from: only newer ones replace them.
@@ -144,9 +155,12 @@ pub fn failed(failure: &Failure) -> Vec<Draft> {
 fn reason_of(failure: &Failure) -> &'static Reason {
     match failure {
         Failure::Undecodable(_) | Failure::Invalid(_) => &INVALID_SPEC,
-        Failure::Act(act::Error::NameTaken { .. }) => &NAME_TAKEN,
-        Failure::Act(error) if error.class() == Class::Blocked => &RUN_REFUSED,
-        Failure::Act(_) => &FAILING,
+        Failure::Act {
+            error: act::Error::NameTaken { .. },
+            ..
+        } => &NAME_TAKEN,
+        Failure::Act { .. } if failure.class() == Class::Blocked => &RUN_REFUSED,
+        Failure::Act { .. } => &FAILING,
     }
 }
 

@@ -256,15 +256,13 @@ async fn a_hundred_agents_that_hang_stay_within_the_bound() {
         let pods = pods.iter().chain(is_first.then_some(&good));
         resources.push((subject(name), net.roster(1, pods)));
     }
-    let rounds = resources.iter().map(|(subject, roster)| async {
-        let mut left = roster.pods.len();
-        while left > 0 {
-            let summary = operator.fleet.round(subject, roster).await.summary;
-            let unasked =
-                |agent: &&operator::fleet::summary::Agent| agent.contact == Contact::NotAsked;
-            left = summary.agents.iter().filter(unasked).count();
-        }
-    });
+    let is_asked = |summary: &Summary| {
+        let mut agents = summary.agents.iter();
+        agents.all(|agent| agent.contact != Contact::NotAsked)
+    };
+    let rounds = resources
+        .iter()
+        .map(|(subject, roster)| operator.follow(subject, roster, "all are asked", is_asked));
     join_all(rounds).await;
     assert_eq!(silence.most(), AT_ONCE, "as many as allowed, and no more");
     let summary = operator.fleet.summary(&resources[0].0, &resources[0].1);

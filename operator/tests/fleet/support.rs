@@ -187,9 +187,20 @@ impl Operator {
         what: &str,
         accept: impl Fn(&Summary) -> bool,
     ) -> Summary {
+        self.follow(&self.subject, roster, what, accept).await
+    }
+
+    /// As [`Operator::rounds_until`], for any resource.
+    pub(crate) async fn follow(
+        &self,
+        subject: &Subject,
+        roster: &Roster,
+        what: &str,
+        accept: impl Fn(&Summary) -> bool,
+    ) -> Summary {
         let search = async {
             loop {
-                let round = self.fleet.round(&self.subject, roster).await;
+                let round = self.fleet.round(subject, roster).await;
                 if accept(&round.summary) {
                     return round.summary;
                 }
@@ -198,7 +209,7 @@ impl Operator {
         };
         let found = timeout(LIMIT, search).await;
         found.unwrap_or_else(|_| {
-            let draft = self.summary(roster).agents_reachable();
+            let draft = self.fleet.summary(subject, roster).agents_reachable();
             panic!("not within {LIMIT:?}: {what}; {}", draft.message)
         })
     }

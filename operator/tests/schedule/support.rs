@@ -245,6 +245,8 @@ impl World {
     async fn settle(&self) -> Result<()> {
         let params = ListParams::default();
         eventually("caches that have caught up", SOON, async || {
+            let listed = self.context.schedules.is_synced() && self.context.runs.is_synced();
+            ensure!(listed, "the first lists are under way");
             let schedules = versions(&self.schedules().list(&params).await?.items);
             let runs = versions(&self.runs().list(&params).await?.items);
             ensure!(

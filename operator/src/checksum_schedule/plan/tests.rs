@@ -1,3 +1,4 @@
+use jiff::SignedDuration;
 use proptest::prelude::*;
 
 use super::{super::fixture::schedule, *};

@@ -203,7 +203,9 @@ proptest! {
         let mut server = Server::default();
         let mut electors = ["a", "b", "c"].map(elector);
         // A process that has never seen a leader creates an absent Lease at once; see the docs.
-        electors.iter_mut().for_each(|elector| elector.rival = true);
+        for elector in &mut electors {
+            elector.rival = true;
+        }
         let mut paused_until = [t; 3];
         let mut deletable = t;
         for (second, (who, fault)) in faults.into_iter().enumerate() {
