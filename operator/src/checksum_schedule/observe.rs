@@ -221,3 +221,46 @@ pub fn observe(
         runs: seen.chain(started.unseen(&uid, runs)).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use runtime::clock::SystemClock;
+
+    use super::{
+        super::{build, fixture::schedule, plan::Start},
+        *,
+    };
+    use crate::watch::Scope;
+
+    fn made() -> CachedRun {
+        let start = Start {
+            name: "nightly-2611160300".into(),
+            slot: "2026-11-16T03:00:00Z".parse().ok(),
+            token: None,
+        };
+        CachedRun::slim(DeserializeGuard(Ok(build::run(&schedule(), &start))))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_run_made_here_is_seen_before_the_watch_tells_of_it_and_not_for_ever() {
+        let runs = Store::new(&Scope::Cluster);
+        let started = Started::new(Arc::new(SystemClock));
+        started.note(made());
+        let seen = observe(&schedule(), &runs, &started);
+        assert_eq!(seen.runs[0].name, "nightly-2611160300");
+        assert_eq!(seen.runs[0].slot, "2026-11-16T03:00:00Z".parse().ok());
+        tokio::time::advance(UNSEEN).await;
+        assert!(observe(&schedule(), &runs, &started).runs.is_empty());
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_keeps_its_name() {
+        let wire = r#"{"metadata": {"namespace": "ns", "name": "s", "uid": "u", "resourceVersion": "7"}, "spec": {"schedule": 3}}"#;
+        let cached = CachedSchedule::slim(serde_json::from_str(wire).unwrap());
+        assert!(cached.0.is_err());
+        assert_eq!(
+            (cached.key().to_string().as_str(), cached.version()),
+            ("ns/s", 7)
+        );
+    }
+}

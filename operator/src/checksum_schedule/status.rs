@@ -254,3 +254,145 @@ fn about_run(warning: bool, reason: &'static Reason, run: &str, note: String) ->
         related: Some(related),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crds::condition::find;
+
+    use super::{
+        super::{fixture::schedule, plan},
+        *,
+    };
+    use crate::{class::ApiError, object::Key};
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn seen() -> Observed {
+        Observed {
+            name: "nightly".into(),
+            created: at("2026-11-01T00:00:00Z"),
+            generation: 1,
+            token: None,
+            status: ChecksumScheduleStatus::default(),
+            runs: Vec::new(),
+        }
+    }
+
+    fn ended(name: &str, result: &str, when: &str) -> Run {
+        Run {
+            name: name.into(),
+            uid: name.into(),
+            created: at("2026-11-16T03:00:00Z"),
+            deleting: false,
+            slot: None,
+            token: None,
+            ended: Some(Ended {
+                result: result.into(),
+                at: at(when),
+            }),
+        }
+    }
+
+    fn planned(seen: &Observed, now: &str) -> Plan {
+        plan::plan(&plan::validate(&schedule().spec).unwrap(), seen, at(now))
+    }
+
+    #[test]
+    fn a_start_that_failed_is_still_promised() {
+        let (seen, now) = (seen(), "2026-11-16T03:00:05Z");
+        let key = Key {
+            namespace: "ns".into(),
+            name: "nightly-2611160300".into(),
+        };
+        let failure = Failure::Act {
+            error: act::Error::NameTaken {
+                kind: "ChecksumRun".into(),
+                key,
+            },
+            plan: Box::new(planned(&seen, now)),
+        };
+        let told = status(&seen, false, Err(&failure), at(now));
+        assert_eq!(told.next_schedule_time, Some(at("2026-11-16T03:00:00Z")));
+        assert_eq!(told.last_schedule_time, None);
+        let ready = find(&told.conditions, READY).unwrap();
+        assert_eq!(
+            (ready.status.as_str(), ready.reason.as_str()),
+            ("False", "NameTaken")
+        );
+        let after = Observed {
+            status: told,
+            ..seen
+        };
+        assert_eq!(planned(&after, "2026-11-16T03:05:00Z").start.len(), 1);
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_words() {
+        let status_of = kube::core::Status {
+            code: 403,
+            message: "exceeded quota: runs".into(),
+            ..kube::core::Status::default()
+        };
+        let error = act::Error::Request {
+            what: "create ChecksumRun ns/x".into(),
+            source: ApiError::from(kube::Error::Api(Box::new(status_of))),
+        };
+        let failure = Failure::Act {
+            error,
+            plan: Box::new(planned(&seen(), "2026-11-16T03:00:05Z")),
+        };
+        let [ready, reconciling] = &failed(&failure)[..] else {
+            panic!("two conditions");
+        };
+        assert_eq!(
+            ready.message,
+            "failed to create ChecksumRun ns/x: exceeded quota: runs"
+        );
+        assert_eq!(
+            (ready.reason, reconciling.type_),
+            (&RUN_REFUSED, RECONCILING)
+        );
+    }
+
+    #[test]
+    fn of_two_runs_that_ended_together_the_worse_is_told() {
+        let mut seen = seen();
+        for (name, result) in [("a", "Verified"), ("b", "DamageFound"), ("c", "Verified")] {
+            seen.runs.push(ended(name, result, "2026-11-16T04:00:00Z"));
+        }
+        let plan = planned(&seen, "2026-11-16T05:00:00Z");
+        let told = status(&seen, false, Ok(&plan), at("2026-11-16T05:00:00Z"));
+        assert_eq!(told.last_result.as_deref(), Some("DamageFound"));
+        let verified = find(&told.conditions, LAST_RUN_VERIFIED).unwrap();
+        assert_eq!(verified.status, "False");
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_told_even_when_a_later_one_was_told_before() {
+        let mut seen = seen();
+        seen.status.last_result_time = Some(at("2026-11-16T04:00:02Z"));
+        seen.status.active = vec![ActiveRun { name: "a".into() }];
+        seen.runs = vec![
+            ended("a", "DamageFound", "2026-11-16T04:00:00Z"),
+            ended("b", "Verified", "2026-11-16T04:00:02Z"),
+        ];
+        let events = events_of_results(&seen);
+        assert_eq!(events.len(), 1);
+        assert!(events[0].warning && events[0].note == "a ended with DamageFound");
+    }
+
+    #[test]
+    fn many_missed_slots_are_not_counted_to_the_end() {
+        let event = missed(&Missed {
+            count: MISSED_LIMIT + 1,
+            last: at("2026-11-16T03:00:00Z"),
+        });
+        assert!(
+            event.note.starts_with("more than 100 slots"),
+            "{}",
+            event.note
+        );
+    }
+}
