@@ -36,6 +36,9 @@ use plan::{Doomed, Observed, Plan};
 /// When to look again at an object whose namespace has not been listed yet.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
+/// When a deletion that failed is tried again.
+const PRUNE_AGAIN: Duration = Duration::from_mins(1);
+
 /// What the controller is called in metrics.
 pub const NAME: &str = "checksumschedule";
 
@@ -177,7 +180,7 @@ impl Context {
             Ok(plan) => match told {
                 Some(Next::After(wait)) if !wait.is_zero() => earlier(plan.wake, now, wait),
                 Some(next) => next,
-                None => self.prune(schedule, plan).await,
+                None => self.prune(schedule, plan, now).await,
             },
         }
     }
@@ -220,12 +223,12 @@ impl Context {
         }
     }
 
-    /// Deletes what is beyond the limits of the history. Failing to do so is nobody's problem but ours.
-    async fn prune(&self, schedule: &ChecksumSchedule, plan: &Plan) -> Next {
+    /// Deletes what is beyond the limits of the history. Failing to do so delays nothing else.
+    async fn prune(&self, schedule: &ChecksumSchedule, plan: &Plan, now: Timestamp) -> Next {
         for doomed in &plan.prune {
             if let Err(error) = self.delete(schedule, doomed).await {
                 log_failure(&Key::of(schedule), error.class(), &error);
-                return failed(error.class(), schedule);
+                return earlier(plan.wake, now, PRUNE_AGAIN);
             }
         }
         plan.wake.map_or(Next::Await, Next::At)
@@ -252,7 +255,7 @@ impl Context {
     }
 }
 
-/// When the status may be written, or when the plan wants to go on, whichever is first.
+/// After `wait`, or when the plan wants to go on, whichever is first.
 fn earlier(wake: Option<Timestamp>, now: Timestamp, wait: Duration) -> Next {
     let soon = now + SignedDuration::try_from(wait).unwrap_or(SignedDuration::ZERO);
     Next::At(wake.map_or(soon, |wake| wake.min(soon)))
