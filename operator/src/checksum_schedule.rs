@@ -135,7 +135,7 @@ impl Context {
 
     async fn act(&self, schedule: &ChecksumSchedule, plan: &Plan) -> Result<(), act::Error> {
         for doomed in &plan.replace {
-            self.delete(schedule, doomed).await?;
+            self.delete_run(schedule, doomed).await?;
         }
         for start in &plan.start {
             let run = build::run(schedule, start);
@@ -151,7 +151,11 @@ impl Context {
         Ok(())
     }
 
-    async fn delete(&self, schedule: &ChecksumSchedule, doomed: &Doomed) -> Result<(), act::Error> {
+    async fn delete_run(
+        &self,
+        schedule: &ChecksumSchedule,
+        doomed: &Doomed,
+    ) -> Result<(), act::Error> {
         let key = Key {
             namespace: schedule.namespace().unwrap_or_default(),
             name: doomed.name.clone(),
@@ -226,7 +230,7 @@ impl Context {
     /// Deletes what is beyond the limits of the history. Failing to do so delays nothing else.
     async fn prune(&self, schedule: &ChecksumSchedule, plan: &Plan, now: Timestamp) -> Next {
         for doomed in &plan.prune {
-            if let Err(error) = self.delete(schedule, doomed).await {
+            if let Err(error) = self.delete_run(schedule, doomed).await {
                 log_failure(&Key::of(schedule), error.class(), &error);
                 return earlier(plan.wake, now, PRUNE_AGAIN);
             }
