@@ -28,6 +28,9 @@ pub const MANAGED_BY: &str = "orrery";
 /// The field manager of the ChecksumSchedule controller.
 pub const CHECKSUM_SCHEDULE_MANAGER: &str = "orrery.dev/checksum-schedule";
 
+/// The name in the operator's client certificate: agents take configuration from nobody else.
+pub const OPERATOR_TLS_NAME: &str = "operator.orrery.dev";
+
 /// The longest name of a schedule: its runs get eleven characters more and must fit a label value.
 pub const SCHEDULE_NAME_LIMIT: usize = 52;
 

@@ -5,6 +5,7 @@ mod file;
 mod plan;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crds::report::ConfigDocument;
@@ -74,7 +75,7 @@ impl ConfigStore {
     /// Takes the document if it is good and new, and says what was done.
     pub fn offer(&self, source: Source, document: &[u8]) -> Plan {
         let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = plan::plan(self.current().as_deref(), document, &self.validate);
+        let plan = plan::plan(self.current().as_deref(), document, &|new| self.judge(new));
         match &plan {
             Plan::Take(document) => {
                 *error = None;
@@ -90,6 +91,13 @@ impl ConfigStore {
             }
         }
         plan
+    }
+
+    /// The agent's own word on a document. A check that panics refuses: one bad document must not end
+    /// every agent that is given it, again and again.
+    fn judge(&self, document: &ConfigDocument) -> Result<(), String> {
+        let verdict = catch_unwind(AssertUnwindSafe(|| (self.validate)(document)));
+        verdict.unwrap_or_else(|_| Err("the agent's own check of it failed; see its log".into()))
     }
 
     fn take(&self, source: Source, document: Arc<ConfigDocument>) {
@@ -131,6 +139,22 @@ impl fmt::Debug for ConfigStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_that_panics_refuses_the_document_and_keeps_the_old_one() {
+        let store = ConfigStore::new(&Metrics::new(), |document| {
+            assert_ne!(document.generation, 2, "this one panics");
+            Ok(())
+        });
+        store.offer(Source::Push, &document(1, "{}"));
+        let refused = store.offer(Source::Push, &document(2, "{}"));
+        assert!(
+            matches!(refused, Plan::Refuse(Refusal::Invalid(_))),
+            "{refused:?}"
+        );
+        assert_eq!(store.current().unwrap().generation, 1);
+        assert!(store.error().unwrap().contains("check of it failed"));
+    }
 
     fn document(generation: i64, spec: &str) -> Vec<u8> {
         format!(r#"{{"version":1,"uid":"a","generation":{generation},"spec":{spec}}}"#).into_bytes()

@@ -14,13 +14,17 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, put};
 use axum::{Json, Router};
+use crds::name::OPERATOR_TLS_NAME;
 use crds::report::{
     Acknowledged, AgentState, DOCUMENT_LIMIT, DOCUMENT_VERSION, Problem, StatusReport,
 };
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::BodyExt;
 use prometheus_client::metrics::counter::Counter;
-use serde_json::Value;
+use rustls::client::verify_server_name;
+use rustls::pki_types::ServerName;
+use rustls::server::ParsedCertificate;
+use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -92,9 +96,26 @@ async fn handshake(
 ) -> io::Result<TlsStream<TcpStream>> {
     let identity = identity.ok_or_else(|| io::Error::other("no identity yet"))?;
     let accepted = TlsAcceptor::from(identity.server()).accept(stream).await;
-    accepted.inspect_err(|_| {
+    let operator = accepted.and_then(|stream| {
+        let known = is_operator(&stream);
+        known
+            .then_some(stream)
+            .ok_or_else(|| io::ErrorKind::PermissionDenied.into())
+    });
+    operator.inspect_err(|_| {
         refused.inc();
     })
+}
+
+/// Whether the client's certificate is made for the operator. The authority alone does not tell: it
+/// signs the certificates of agents, too.
+fn is_operator(stream: &TlsStream<TcpStream>) -> bool {
+    let Ok(operator) = ServerName::try_from(OPERATOR_TLS_NAME) else {
+        return false;
+    };
+    let chain = stream.get_ref().1.peer_certificates();
+    let leaf = chain.and_then(|chain| ParsedCertificate::try_from(chain.first()?).ok());
+    leaf.is_some_and(|leaf| verify_server_name(&leaf, &operator).is_ok())
 }
 
 /// What `/status` tells about, and `/config` changes.
@@ -165,11 +186,19 @@ async fn status(State(subject): State<Arc<Subject>>) -> Response {
         Ok(body) if body.len() <= DOCUMENT_LIMIT => {
             ([(header::CONTENT_TYPE, "application/json")], body).into_response()
         }
-        Ok(_) => report_failed(format!(
-            "the report has more than {DOCUMENT_LIMIT} bytes; the agent's detail must be shortened"
-        )),
+        Ok(_) => without_detail(&subject),
         Err(error) => report_failed(error),
     }
+}
+
+/// An agent whose detail has grown too long must still be seen, and configured.
+fn without_detail(subject: &Subject) -> Response {
+    let omitted = format!("longer than {DOCUMENT_LIMIT} bytes");
+    Json(StatusReport {
+        detail: json!({ "omitted": omitted }),
+        ..subject.report()
+    })
+    .into_response()
 }
 
 fn report_failed(detail: impl fmt::Display) -> Response {

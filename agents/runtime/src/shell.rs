@@ -1,6 +1,7 @@
 //! In: flags, a name, and the agent's own check of its configuration. Out: everything an agent runs in.
 //! Opens the ports, reads the mounted folders, and ends the process's tasks in order.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ use crate::tls::Reloader;
 const MEMBERS: usize = 32;
 
 /// The shell's own: admin port, control port, TLS files, configuration file.
-const SERVERS: usize = 4;
+const SERVERS: usize = 5;
 
 /// The last part of the drain time-out, in which the ports finish what they are answering.
 const CLOSING: Duration = Duration::from_millis(500);
@@ -127,7 +128,6 @@ pub struct Shell {
     detail: Detail,
     members: TaskGroup,
     servers: TaskGroup,
-    signals: Signals,
     drain_timeout: Duration,
 }
 
@@ -171,7 +171,13 @@ impl Shell {
         servers.spawn("admin port", admin)?;
         servers.spawn("control port", control)?;
         servers.spawn("TLS files", tls.run(token.clone()))?;
-        servers.spawn("configuration file", file.run(token))?;
+        servers.spawn("configuration file", file.run(token.clone()))?;
+        let stop = members.token();
+        servers.spawn("signals", async move {
+            // Heard from the beginning: an agent may take its time before it waits for the end.
+            token.run_until_cancelled(signals.cancel(stop)).await;
+            Ok::<_, Infallible>(())
+        })?;
         Ok(Self {
             admin_address: addresses.0,
             control_address: addresses.1,
@@ -182,7 +188,6 @@ impl Shell {
             detail: Detail(Arc::new(detail)),
             members,
             servers,
-            signals,
             drain_timeout: args.drain_timeout,
         })
     }
@@ -246,16 +251,12 @@ impl Shell {
         let Self {
             members,
             servers,
-            signals,
             clock,
             drain_timeout,
             ..
         } = self;
-        let stop = CancellationToken::new();
-        tokio::select! {
-            never = signals.cancel(stop.clone()) => match never {},
-            ended = supervise(members, servers, stop, &*clock, drain_timeout) => ended,
-        }
+        let stop = members.token();
+        supervise(members, servers, stop, &*clock, drain_timeout).await
     }
 }
 

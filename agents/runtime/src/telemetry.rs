@@ -89,7 +89,7 @@ pub fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// A release build aborts on panic, so this line is the last one; the span around it names the task.
+/// The span around the line names the task that panicked.
 fn log_panic(info: &PanicHookInfo<'_>) {
     let location = info.location().map(ToString::to_string);
     let reason = info.payload_as_str().unwrap_or("no reason given");

@@ -156,6 +156,7 @@ async fn nobody_gets_in_without_the_right_certificate() {
     let callers = [
         Caller::new(&agent, &stranger.client(), &trusted),
         Caller::new(&agent, &authority.server(), &trusted),
+        Caller::new(&agent, &authority.stranger(), &trusted),
     ];
     for caller in callers {
         assert!(caller.push_bytes(body.as_bytes()).await.is_err());

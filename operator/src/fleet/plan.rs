@@ -59,14 +59,15 @@ pub struct Pod {
     pub deleting: bool,
 }
 
-impl From<&SlimPod> for Pod {
-    fn from(pod: &SlimPod) -> Self {
-        Self {
+impl Pod {
+    /// A pod that carries an agent; one that has ended carries none.
+    pub fn of(pod: &SlimPod) -> Option<Self> {
+        (!pod.ended).then(|| Self {
             key: pod.key.clone(),
             uid: pod.uid.clone(),
             ip: pod.ip.as_deref().and_then(|ip| ip.parse().ok()),
             deleting: pod.deleting,
-        }
+        })
     }
 }
 

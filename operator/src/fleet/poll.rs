@@ -81,7 +81,7 @@ pub struct Round {
 ///
 /// ```text
 /// let pods = pods.owned_by(namespace, workload_uid);            // not those that have ended
-/// let roster = Roster::new(config, CONTROL_PORT, pods.iter().map(|pod| Pod::from(&**pod)));
+/// let roster = Roster::new(config, CONTROL_PORT, pods.iter().filter_map(|pod| Pod::of(pod)));
 /// let round = fleet.round(&subject, &roster).await;             // polls, pushes; a few seconds at worst
 /// conditions.push(round.summary.agents_reachable());
 /// conditions.push(round.summary.clocks_agree());

@@ -25,6 +25,7 @@ pub struct WirePod {
 pub struct WireStatus {
     #[serde(rename = "podIP")]
     pod_ip: Option<String>,
+    phase: String,
     conditions: Vec<WireCondition>,
 }
 
@@ -50,6 +51,8 @@ pub struct SlimPod {
     pub ready: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
+    /// Whether all its containers have ended for good; its address may be another pod's by now.
+    pub ended: bool,
     version: u64,
 }
 
@@ -62,6 +65,7 @@ impl From<WirePod> for SlimPod {
             owner: owner_uid(&pod).map(Into::into),
             ready: pod.status.conditions.iter().any(ready),
             deleting: pod.metadata.deletion_timestamp.is_some(),
+            ended: matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"),
             version: version(&pod),
             ip: pod.status.pod_ip.map(Into::into),
         }
@@ -114,7 +118,16 @@ mod tests {
             ("u", Some("o"), 17)
         );
         assert_eq!(pod.ip.as_deref(), Some("10.0.0.1"));
-        assert!(pod.ready && !pod.deleting);
+        assert!(pod.ready && !pod.deleting && !pod.ended);
+    }
+
+    #[test]
+    fn a_pod_whose_containers_have_ended_for_good_is_told() {
+        for (phase, ended) in [("Running", false), ("Succeeded", true), ("Failed", true)] {
+            let wire = format!(r#"{{"metadata":{{"name":"p"}},"status":{{"phase":"{phase}"}}}}"#);
+            let wire: WirePod = serde_json::from_str(&wire).unwrap();
+            assert_eq!(SlimPod::from(wire).ended, ended, "{phase}");
+        }
     }
 
     #[test]

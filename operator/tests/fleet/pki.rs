@@ -3,6 +3,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
+use crds::name::OPERATOR_TLS_NAME;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     KeyUsagePurpose,
@@ -37,16 +38,16 @@ impl Authority {
 
     /// What an agent has: a certificate that may only serve.
     pub(crate) fn agent(&self) -> Leaf {
-        self.leaf(ExtendedKeyUsagePurpose::ServerAuth)
+        self.leaf(SERVER_NAME, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// What the operator has: a certificate that may only call.
     pub(crate) fn operator(&self) -> Leaf {
-        self.leaf(ExtendedKeyUsagePurpose::ClientAuth)
+        self.leaf(OPERATOR_TLS_NAME, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn leaf(&self, usage: ExtendedKeyUsagePurpose) -> Leaf {
-        let mut params = CertificateParams::new(vec![SERVER_NAME.to_owned()]).unwrap();
+    fn leaf(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Leaf {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
         Leaf {

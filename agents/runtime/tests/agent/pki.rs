@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crds::name::OPERATOR_TLS_NAME;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
@@ -52,16 +53,21 @@ impl Authority {
 
     /// A certificate that may only serve.
     pub(crate) fn server(&self) -> Leaf {
-        self.leaf(ExtendedKeyUsagePurpose::ServerAuth)
+        self.leaf(SERVER_NAME, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     /// A certificate that may only call.
     pub(crate) fn client(&self) -> Leaf {
-        self.leaf(ExtendedKeyUsagePurpose::ClientAuth)
+        self.leaf(OPERATOR_TLS_NAME, ExtendedKeyUsagePurpose::ClientAuth)
     }
 
-    fn leaf(&self, usage: ExtendedKeyUsagePurpose) -> Leaf {
-        let mut params = CertificateParams::new(vec![SERVER_NAME.to_owned()]).unwrap();
+    /// A certificate that may call, and is not the operator's.
+    pub(crate) fn stranger(&self) -> Leaf {
+        self.leaf(SERVER_NAME, ExtendedKeyUsagePurpose::ClientAuth)
+    }
+
+    fn leaf(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Leaf {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
         Leaf {

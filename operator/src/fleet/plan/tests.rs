@@ -58,7 +58,7 @@ fn a_pod_is_known_by_a_few_words() {
             "status": {"podIP": ip},
         });
         let wire: crate::watch::pod::WirePod = serde_json::from_value(json).unwrap();
-        Pod::from(&SlimPod::from(wire))
+        Pod::of(&SlimPod::from(wire)).unwrap()
     };
     let deleting = Pod {
         deleting: true,
