@@ -12,5 +12,5 @@ pub mod summary;
 
 pub use metrics::FleetMetrics;
 pub use plan::{Pace, Pod, Roster};
-pub use poll::{AT_ONCE, Fleet, REQUEST, Round, Settings, Subject};
+pub use poll::{AT_ONCE, Fleet, PROBES, REQUEST, Round, Settings, Subject};
 pub use summary::Summary;

@@ -148,11 +148,10 @@ async fn a_leader_that_stood_still_beyond_its_lease_writes_nothing_more() -> Res
 
 #[tokio::test]
 async fn a_jump_of_the_wall_clock_changes_nothing_about_who_leads() -> Result<()> {
-    let folder = std::env::temp_dir().join(format!("orrery-clocks-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
+    let folder = tempfile::tempdir()?;
     let mut clocks = Vec::new();
     for name in NAMES {
-        clocks.push((name, FakeClock::new(folder.join(name))?));
+        clocks.push((name, FakeClock::new(folder.path().join(name))?));
     }
     let envs = |name: &str| {
         let clock = clocks.iter().find(|(owner, _)| *owner == name);
@@ -183,7 +182,6 @@ async fn a_jump_of_the_wall_clock_changes_nothing_about_who_leads() -> Result<()
         stage.leader(None).await?.name == leader,
         "the jump moved the lease"
     );
-    std::fs::remove_dir_all(&folder)?;
     stage.end(1).await
 }
 

@@ -16,7 +16,10 @@ use runtime::{
     http::{Client, Error, InvalidServerName, Limits, Response},
     tls::IdentityReceiver,
 };
-use tokio::{sync::Semaphore, time::sleep_until};
+use tokio::{
+    sync::Semaphore,
+    time::{sleep_until, timeout_at},
+};
 use tracing::{info, warn};
 
 use super::{
@@ -31,10 +34,13 @@ use crate::{leader::Leadership, object::Key};
 /// How many agents are visited at once, over all resources.
 pub const AT_ONCE: usize = 32;
 
-/// How many of them for one resource, of agents that are known to answer and of others. Fewer than all, so that
-/// one resource does not keep the others waiting; apart, so that agents that hang do not keep those that answer.
-const VISITS: usize = AT_ONCE / 2;
-const PROBES: usize = AT_ONCE / 4;
+/// How many of them are agents that may not answer. They have places of their own, so that agents that hang do
+/// not keep those that answer waiting, whichever resource they belong to.
+pub const PROBES: usize = AT_ONCE / 4;
+const VISITS: usize = AT_ONCE - PROBES;
+
+/// How many of either for one resource: fewer than all, so that one does not keep the others waiting.
+const SHARE: usize = 2;
 
 /// How long one request may take, from connecting to the end of the answer.
 pub const REQUEST: Duration = Duration::from_secs(3);
@@ -102,7 +108,8 @@ pub struct Fleet {
     leadership: Leadership,
     metrics: FleetMetrics,
     pace: Pace,
-    permits: Semaphore,
+    visits: Semaphore,
+    probes: Semaphore,
     state: Mutex<State>,
 }
 
@@ -123,7 +130,8 @@ impl Fleet {
         metrics: FleetMetrics,
     ) -> Result<Self, InvalidServerName> {
         let limits = Limits {
-            connect: settings.request,
+            // Shorter than the whole, so that a failure to connect is always told in the same words.
+            connect: settings.request * 2 / 3,
             total: settings.request,
             body: DOCUMENT_LIMIT,
             ..Limits::default()
@@ -134,7 +142,8 @@ impl Fleet {
             leadership,
             metrics,
             pace: settings.pace,
-            permits: Semaphore::new(AT_ONCE),
+            visits: Semaphore::new(VISITS),
+            probes: Semaphore::new(PROBES),
             state: Mutex::default(),
         })
     }
@@ -146,8 +155,8 @@ impl Fleet {
     pub async fn round(&self, subject: &Subject, roster: &Roster) -> Round {
         let (visits, probes) = self.begin(subject, roster);
         tokio::join!(
-            self.redeem(subject, roster, visits, VISITS),
-            self.redeem(subject, roster, probes, PROBES),
+            self.redeem(subject, roster, visits, &self.visits, VISITS / SHARE),
+            self.redeem(subject, roster, probes, &self.probes, PROBES / SHARE),
         );
         let now = self.clock.monotonic();
         let next = self.plan(subject, roster, &self.lock()).next;
@@ -206,15 +215,16 @@ impl Fleet {
         subject: &Subject,
         roster: &Roster,
         claims: Vec<Claim<'_>>,
+        places: &Semaphore,
         at_once: usize,
     ) {
         let enough = self.clock.monotonic() + self.pace.interval / 2;
         stream::iter(claims)
             .take_until(sleep_until(enough))
             .for_each_concurrent(at_once, async |claim| {
-                // Nobody closes the semaphore, so this is a permit.
-                let _permit = self.permits.acquire().await;
-                self.visit(subject, roster, &claim.visit).await;
+                if let Ok(_place) = timeout_at(enough, places.acquire()).await {
+                    self.visit(subject, roster, &claim.visit).await;
+                }
             })
             .await;
     }
