@@ -133,6 +133,7 @@ impl Core {
     async fn work(&self, parts: &mut TaskGroup, stop: &CancellationToken) -> Result<(), Error> {
         tokio::select! {
             () = self.wait_for_definitions() => {}
+            failure = parts.failed() => return Err(failure.into()),
             () = stop.cancelled() => return Ok(()),
         }
         let schedules = ChecksumSchedules::new(self);
