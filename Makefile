@@ -42,8 +42,16 @@ cluster: ## Start a Kubernetes API server with our definitions to try things on,
 	@cargo run --quiet --package testbed -- up
 
 .PHONY: bench
-bench: ## Measure memory and CPU of the operator's core
-	@scripts/bench.sh
+bench: ## Measure what we cost beside others, and write docs/benchmarks.md; ONLY=topic for a part
+	@scripts/bench.sh "$(ONLY)"
+
+# What decides the faults of a long run, and how long each topic runs: `make soak ONLY=leader SEED=1 MINUTES=60`.
+SEED ?=
+MINUTES ?=
+
+.PHONY: soak
+soak: ## Run real parts under faults for ten minutes per topic; ONLY=topic SEED=n MINUTES=n
+	@scripts/soak.sh "$(ONLY)" "$(SEED)" "$(MINUTES)"
 
 .PHONY: clean
 clean: ## Remove what was built here; caches outside the repository stay

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints memory and CPU of the operator's core, measured on a real API server with a release build.
+# Measures one topic, or all of them: what we cost beside others. Prints a table and writes docs/benchmarks.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/prepare.sh
-cargo build --quiet --release --package operator --bin orrery-operator --example footprint
-cargo run --quiet --package testbed -- run -- target/release/examples/footprint
+cargo build --quiet --release --package operator --package bench --bins
+exec target/release/bench ${1:+"$1"}

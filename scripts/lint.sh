@@ -28,17 +28,19 @@ direction() {
       fi
     done
   }
-  forbid crds tokio kube-client kube-runtime runtime operator testbed
-  forbid runtime operator testbed e2e kube-client
-  forbid operator testbed e2e
-  forbid testbed operator runtime e2e
-  forbid e2e operator runtime
+  forbid crds tokio kube-client kube-runtime runtime operator testbed bench soak
+  forbid runtime operator testbed e2e bench soak kube-client
+  forbid operator testbed e2e bench soak
+  forbid testbed operator runtime e2e bench soak
+  forbid e2e operator runtime bench soak
+  forbid bench e2e soak
+  forbid soak operator runtime bench
   return $bad
 }
 
 # Each crate must compile with the features it asks for itself, not with those a neighbour turns on.
 alone() {
-  for crate in crds runtime operator testbed e2e; do
+  for crate in crds runtime operator testbed e2e bench soak; do
     cargo check --quiet --package "$crate" || return 1
   done
 }
@@ -68,6 +70,8 @@ sizes() { # a report, not a rule: a long file is a question to its author
 check "formatting: run cargo fmt" cargo fmt --all --check
 # Denied here rather than by RUSTFLAGS, which would build every dependency twice.
 check "clippy" cargo clippy --quiet --workspace --all-targets -- -D warnings
+# cargo-deny looks at the crates of every platform, a build fetches those of one.
+check "fetching crates" cargo fetch --quiet --locked
 check "licences, bans and sources" cargo deny --log-level error --offline check bans licenses sources
 check "dependency direction" direction
 check "a crate does not compile alone" alone

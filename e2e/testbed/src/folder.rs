@@ -6,13 +6,17 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
 use crate::layout::Layout;
 use crate::tools;
 
 const PREFIX: &str = "orrery-testbed-";
+
+/// What three nodes of Cassandra may fill within a test, in bytes; the others are content with less.
+const NEEDED: u64 = 2_000_000_000;
 
 /// A state folder; removed when dropped.
 #[derive(Debug)]
@@ -26,6 +30,7 @@ impl Folder {
 
     fn create_in(base: &Path) -> Result<Self> {
         sweep(base);
+        need_space(base, NEEDED)?;
         let folder = tempfile::Builder::new()
             .prefix(&format!("{PREFIX}{}-", Owner::this()?.name()))
             .rand_bytes(4)
@@ -51,6 +56,20 @@ impl Folder {
             .with_context(|| format!("failed to keep the logs in {}", kept.display()))?;
         Ok(kept)
     }
+}
+
+/// Better one line now than as many as there are ways to fail for want of space.
+fn need_space(base: &Path, needed: u64) -> Result<()> {
+    let disk = statvfs(base).with_context(|| format!("failed to look at {}", base.display()))?;
+    let free = disk.blocks_available() * disk.fragment_size();
+    ensure!(
+        free >= needed,
+        "{} has {} MB free, but tests need {} MB: make room, or let TMPDIR name another folder",
+        base.display(),
+        free / 1_000_000,
+        needed / 1_000_000
+    );
+    Ok(())
 }
 
 fn kept_logs() -> PathBuf {
@@ -114,6 +133,11 @@ impl Owner {
     }
 }
 
+/// Removes what tests left that were killed before they could clean up.
+pub fn remove_folders_of_the_dead() {
+    sweep(&env::temp_dir());
+}
+
 /// Removes folders without a living owner; what cannot be removed now is left to the next start.
 ///
 /// Limit: processes of another pid namespace that share this temporary folder look dead from here.
@@ -150,6 +174,15 @@ mod tests {
         let second = Folder::create_in(base.path()).unwrap();
         assert!(!dead.exists());
         assert!(other.exists() && mine.0.path().exists() && second.0.path().exists());
+    }
+
+    #[test]
+    fn a_full_disk_is_named_with_a_way_out() {
+        let base = tempfile::tempdir().unwrap();
+        let error = need_space(base.path(), u64::MAX).unwrap_err().to_string();
+        assert!(error.contains(&*base.path().to_string_lossy()), "{error}");
+        assert!(error.contains("TMPDIR"), "{error}");
+        need_space(base.path(), 1).unwrap();
     }
 
     #[test]

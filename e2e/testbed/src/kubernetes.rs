@@ -1,7 +1,6 @@
 //! In: options. Out: a real control plane of its own, to be used and to be broken.
 //! Touches: starts and ends processes, a state folder, and `target/testbed-logs` after a failure.
 
-mod component;
 mod flags;
 mod options;
 
@@ -15,12 +14,12 @@ use anyhow::{Context, Result, bail};
 
 use crate::access::{self, Access};
 use crate::certificates::{self, ADMIN, CONTROLLER_MANAGER, SCHEDULER};
-use crate::folder::Folder;
+use crate::component::Component;
+use crate::ground::Ground;
 use crate::process::Launch;
 use crate::{ports, tools};
 use flags::Ports;
 
-pub use component::Component;
 pub use options::Options;
 
 /// Time for one step of the start. Five seconds are usual; tests may share two cores with many others.
@@ -65,18 +64,7 @@ pub struct Kubernetes {
     api_server: Component,
     controller_manager: Component,
     scheduler: Component,
-    folder: Folder,
-    name: String,
-    ending: Ending,
-}
-
-/// What a drop means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    /// Something went wrong: an orderly end would have come before the drop.
-    Failure,
-    /// The usual end, unless a panic is going on.
-    Usual,
+    ground: Ground,
 }
 
 impl Kubernetes {
@@ -110,25 +98,25 @@ impl Kubernetes {
         for part in Part::LAST_FIRST {
             self.part(part).stop().await?;
         }
-        self.ending = Ending::Usual;
+        self.ground.ends_well();
         Ok(())
     }
 
     /// Copies the logs, audit log included, to where they stay; an earlier copy of that name is replaced.
     pub fn keep_logs(&self) -> Result<PathBuf> {
-        self.folder.keep_logs(&self.name)
+        self.ground.keep_logs()
     }
 
     /// From now on a drop is no sign of failure.
     pub(crate) fn ends_by_drop(mut self) -> Self {
-        self.ending = Ending::Usual;
+        self.ground.ends_well();
         self
     }
 
     /// Everything but the processes.
     fn prepare(name: String, binaries: &Binaries) -> Result<Self> {
-        let folder = Folder::create()?;
-        let layout = folder.layout();
+        let ground = Ground::create(name)?;
+        let layout = ground.layout();
         let [etcd, api_server] = ports::free()?;
         let ports = Ports { etcd, api_server };
         let url = ports.api_server_url();
@@ -136,10 +124,7 @@ impl Kubernetes {
         access::write_kubeconfigs(&layout, &url, &[ADMIN, CONTROLLER_MANAGER, SCHEDULER])?;
         fs::write(layout.audit_policy(), AUDIT_POLICY).context("failed to write a policy")?;
         let part = |name: &'static str, binary: &PathBuf, flags: Vec<String>| {
-            Component::new(
-                name,
-                Launch::new(name, binary, layout.log(name)).args(flags),
-            )
+            Component::new(Launch::new(name, binary, layout.log(name)).args(flags))
         };
         Ok(Self {
             etcd: part("etcd", &binaries.etcd, flags::etcd(&layout, ports)),
@@ -159,9 +144,7 @@ impl Kubernetes {
                 flags::scheduler(&layout),
             ),
             access: Access::sole(layout, url, binaries.kubectl.clone()),
-            folder,
-            name,
-            ending: Ending::Failure,
+            ground,
         })
     }
 
@@ -205,20 +188,13 @@ impl Deref for Kubernetes {
 }
 
 impl Drop for Kubernetes {
-    /// All get the signal before any is waited for. The folder goes after this, with its field.
+    /// All get the signal before any is waited for. The ground goes after this, with its field.
     fn drop(&mut self) {
         for part in Part::LAST_FIRST {
             self.part(part).send_kill();
         }
         for part in Part::LAST_FIRST {
             self.part(part).reap();
-        }
-        let failed = self.ending == Ending::Failure || std::thread::panicking();
-        if failed || std::env::var_os("ORRERY_KEEP").is_some() {
-            match self.keep_logs() {
-                Ok(kept) => eprintln!("testbed: logs kept in {}", kept.display()),
-                Err(error) => eprintln!("testbed: logs lost: {error:#}"),
-            }
         }
     }
 }

@@ -4,22 +4,44 @@
 
 mod access;
 pub mod audit;
+pub mod cassandra;
 mod certificates;
+mod component;
 pub mod faketime;
 mod folder;
+mod ground;
+mod java;
+pub mod kafka;
 mod kubeconfig;
 mod kubernetes;
 mod layout;
+pub mod mariadb;
+pub mod network;
 mod ports;
+pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod redis;
+mod server;
 mod shared;
+mod stock;
 pub mod tools;
 pub mod wait;
 
 pub use access::{AGENT, Access, Namespace, Output};
-pub use kubernetes::{Component, Kubernetes, Options, Part};
+pub use cassandra::Cassandra;
+pub use component::Component;
+pub use folder::remove_folders_of_the_dead;
+pub use kubernetes::{Kubernetes, Options, Part};
+pub use server::{Owned, Server};
 pub use shared::{Shared, VARIABLE, kubernetes, repository_crds};
+pub use stock::{SharedStore, Stock, cassandra, kafka, mariadb, postgres, redis};
+
+/// Makes what lets the JVM of Cassandra and Kafka start faster, once per version; says so on standard error.
+pub async fn make_class_archives() -> anyhow::Result<()> {
+    cassandra::make_archive().await?;
+    kafka::make_archive().await
+}
 
 #[cfg(test)]
 mod tests {

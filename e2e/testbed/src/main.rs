@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use testbed::process::{Launch, Process, Signal};
-use testbed::{Kubernetes, Options, VARIABLE, repository_crds, tools};
+use testbed::{Kubernetes, Options, Stock, VARIABLE, repository_crds, tools};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// A command that was told to end is killed after this.
@@ -27,7 +27,7 @@ Environment:
   ORRERY_TOOLS        folder with kubernetes.sh, which builds the real parts [default: e2e/tools]
   KUBEBUILDER_ASSETS  folder with parts that are installed already";
 
-/// A real Kubernetes control plane, without nodes, for tests and for trying things out.
+/// A real Kubernetes control plane, without nodes, and real stores, for tests and for trying things out.
 #[derive(Parser)]
 #[command(after_help = ENVIRONMENT)]
 struct Arguments {
@@ -45,6 +45,8 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// Make, once, the class archives that let Cassandra and Kafka start faster.
+    Archives,
     /// Start a control plane and keep it until Ctrl-C.
     Up {
         #[command(flatten)]
@@ -82,6 +84,7 @@ async fn main() -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
     match Arguments::parse().task {
         Task::Run { cluster, command } => run(cluster.options()?, &command, &mut signals).await,
+        Task::Archives => archives(&mut signals).await,
         Task::Up { cluster } => up(cluster.options()?, &mut signals).await,
     }
 }
@@ -90,12 +93,20 @@ async fn run(options: Options, command: &[OsString], signals: &mut Signals) -> R
     let Some(kubernetes) = start(options, signals).await? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
+    let stock = Stock::open(kubernetes.folder())?;
     let status = supervise(&kubernetes, command, signals).await?;
     if !status.success() {
-        let kept = kubernetes.keep_logs()?;
-        eprintln!("testbed: logs kept in {}", kept.display());
+        for kept in stock
+            .keep_logs()?
+            .into_iter()
+            .chain([kubernetes.keep_logs()?])
+        {
+            eprintln!("testbed: logs kept in {}", kept.display());
+        }
     }
+    stock.close().await;
     kubernetes.shutdown().await?;
+    testbed::remove_folders_of_the_dead();
     Ok(exit_code(status))
 }
 
@@ -116,6 +127,13 @@ async fn up(options: Options, signals: &mut Signals) -> Result<ExitCode> {
     signals.next().await;
     kubernetes.shutdown().await?;
     Ok(ExitCode::SUCCESS)
+}
+
+async fn archives(signals: &mut Signals) -> Result<ExitCode> {
+    tokio::select! {
+        made = testbed::make_class_archives() => made.map(|()| ExitCode::SUCCESS),
+        _ = signals.next() => Ok(ExitCode::from(INTERRUPTED)),
+    }
 }
 
 /// A started control plane, or none if a signal came first.

@@ -21,7 +21,7 @@ const CHUNK: usize = 16 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A TCP proxy on 127.0.0.1 whose behaviour can be switched at any time.
+/// A TCP proxy on a loopback address whose behaviour can be switched at any time.
 ///
 /// Every switch says what happens to the connections that exist and to those that come after it; the
 /// last switch counts. A silent connection loses nothing: its bytes go on when it may speak again, as
@@ -38,8 +38,13 @@ pub struct Proxy {
 impl Proxy {
     /// Listens on a free port and passes everything on to `target`.
     pub async fn start(target: SocketAddr) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
-        let listener = listener.context("failed to listen on a free port of 127.0.0.1")?;
+        Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), target).await
+    }
+
+    /// The same on a loopback address that must be free.
+    pub async fn start_at(address: SocketAddr, target: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("failed to listen on {address}"))?;
         let address = listener.local_addr()?;
         let (rules, reader) = watch::channel(Rules::default());
         let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));

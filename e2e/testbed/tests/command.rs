@@ -65,6 +65,10 @@ async fn a_guest_uses_the_shared_control_plane() -> Result<()> {
         left.stdout == "Terminating" || left.stderr.contains("NotFound"),
         "{left:?}"
     );
+    let (one, same) = tokio::try_join!(testbed::redis(), testbed::redis())?;
+    ensure!(one.address() == same.address(), "one for the whole run");
+    drop((one, same));
+    testbed::redis().await?; // and the run, not a guest, ends it
     Ok(())
 }
 
@@ -89,6 +93,8 @@ async fn without_the_command_a_process_has_a_control_plane_of_its_own() -> Resul
 async fn an_owner_shares_within_its_process() -> Result<()> {
     let (one, same) = tokio::try_join!(testbed::kubernetes(), testbed::kubernetes())?;
     ensure!(one.folder() == same.folder());
+    let (mine, yours) = tokio::try_join!(testbed::redis(), testbed::redis())?;
+    ensure!(mine.address() != yours.address(), "nobody to share with");
     let folder = one.folder().to_owned();
     drop(one);
     same.namespace("still-up").await?;

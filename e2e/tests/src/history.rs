@@ -1,7 +1,7 @@
 //! What the audit log says about leaders and their writes. In: audit events. Out: who led when, and
 //! every write that was not the leader's. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
@@ -16,9 +16,10 @@ struct Term {
     from: Timestamp,
 }
 
-/// Everything the operators did.
-#[derive(Debug)]
+/// Everything the operators did, or a part of it that knows who led before.
+#[derive(Debug, Default)]
 pub struct History {
+    before: Vec<Term>,
     events: Vec<Event>,
 }
 
@@ -28,24 +29,42 @@ impl History {
         let mut events = log.events_from(AGENT)?;
         events.retain(|event| event.stage == Stage::ResponseComplete);
         events.sort_by_key(|event| event.request_received_timestamp);
-        Ok(Self { events })
+        Ok(Self {
+            before: Vec::new(),
+            events,
+        })
+    }
+
+    /// Reads what came after `earlier`, so that a long history takes the memory of its parts only.
+    pub fn read_after(log: &Log, earlier: &Self) -> Result<Self> {
+        Ok(Self::read(log)?.after(earlier))
+    }
+
+    /// An event that both parts of a log show is left out of the second.
+    fn after(mut self, earlier: &Self) -> Self {
+        let known: HashSet<&str> = earlier.events.iter().map(|e| &*e.audit_id).collect();
+        self.events
+            .retain(|event| !known.contains(&*event.audit_id));
+        self.before = earlier.terms();
+        self
     }
 
     /// Every accepted change of the lease that changed its holder, in order.
     fn terms(&self) -> Vec<Term> {
-        let mut terms: Vec<Term> = Vec::new();
+        let mut terms = self.before.clone();
         for event in self.events.iter().filter(|event| is_lease_write(event)) {
             let object = event.request_object.as_ref();
             let holder = object
                 .and_then(|o| o.pointer("/spec/holderIdentity")?.as_str())
                 .unwrap_or_default();
-            if terms.last().is_none_or(|last| last.holder != holder) {
-                terms.push(Term {
-                    holder: holder.into(),
-                    from: event.request_received_timestamp,
-                });
-            }
+            terms.push(Term {
+                holder: holder.into(),
+                from: event.request_received_timestamp,
+            });
         }
+        // An answer may be logged after what followed from it: the parts of a history need not be in order.
+        terms.sort_by_key(|term| term.from);
+        terms.dedup_by(|later, earlier| later.holder == earlier.holder);
         terms
     }
 
@@ -105,4 +124,65 @@ impl History {
 fn is_lease_write(event: &Event) -> bool {
     let accepted = event.code().is_some_and(|code| code < 300);
     accepted && event.is_write() && event.is_about("coordination.k8s.io", "leases")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn history(events: &[Event]) -> History {
+        History {
+            before: Vec::new(),
+            events: events.to_vec(),
+        }
+    }
+
+    /// A request to replace an object, sent by `who` in second `at`.
+    fn write(who: &str, at: u8, group: &str, resource: &str, body: &serde_json::Value) -> Event {
+        let time = format!("2026-01-01T00:00:{at:02}Z");
+        let event = json!({
+            "auditID": format!("{who} {at}"), "stage": "ResponseComplete", "verb": "update",
+            "requestURI": "/", "user": {"username": "operator"}, "userAgent": format!("{AGENT}1 ({who})"),
+            "objectRef": {"apiGroup": group, "resource": resource}, "requestObject": body,
+            "responseStatus": {"code": 200}, "requestReceivedTimestamp": time, "stageTimestamp": time,
+        });
+        serde_json::from_value(event).unwrap()
+    }
+
+    fn lease(who: &str, at: u8, holder: &str) -> Event {
+        let body = json!({"spec": {"holderIdentity": holder}});
+        write(who, at, "coordination.k8s.io", "leases", &body)
+    }
+
+    fn run(who: &str, at: u8) -> Event {
+        write(who, at, "orrery.dev", "checksumruns", &json!({}))
+    }
+
+    #[test]
+    fn a_part_knows_who_led_before_it_and_counts_nothing_twice() {
+        let first = history(&[lease("alpha", 1, "alpha"), run("alpha", 2)]);
+        let second = history(&[run("alpha", 2), run("alpha", 3)]).after(&first);
+        assert_eq!(second.events().len(), 1);
+        second.only_leaders_wrote().unwrap();
+        let third = history(&[run("beta", 4)]).after(&second);
+        let told = third.only_leaders_wrote().unwrap_err().to_string();
+        assert!(
+            told.contains("(beta) wrote / at 2026-01-01T00:00:04Z"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_release_that_is_logged_after_the_claim_that_followed_it_ends_the_term_before() {
+        let first = history(&[
+            lease("alpha", 1, "alpha"),
+            lease("beta", 3, "beta"),
+            run("beta", 4),
+        ]);
+        let second = history(&[lease("alpha", 2, ""), run("beta", 5)]).after(&first);
+        second.only_leaders_wrote().unwrap();
+        assert_eq!(second.leaders(), 2);
+    }
 }

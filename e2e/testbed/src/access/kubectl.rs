@@ -46,8 +46,9 @@ impl Access {
     /// Runs kubectl as administrator with `input` on its standard input.
     pub async fn kubectl_stdin(&self, args: &[&str], input: &str) -> Result<Output> {
         let (mut stdout, mut stderr) = (scratch("")?, scratch("")?);
-        let mut command = keeper::tied(&self.kubectl, Signal::SIGKILL);
+        let mut command = keeper::tied(Signal::SIGKILL);
         command
+            .arg(&self.kubectl)
             .args(args)
             .env("KUBECONFIG", self.kubeconfig())
             // Its own: the cache in the home folder goes by address, and addresses come back.

@@ -3,13 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-static STARTED: AtomicUsize = AtomicUsize::new(0);
+use crate::ground;
 
 /// How a control plane is to be.
 #[derive(Clone, Debug, Default)]
@@ -56,19 +54,8 @@ impl Options {
         &self.crds
     }
 
-    /// Test harnesses name the thread after the test; the second cluster of a process gets a number.
     pub(super) fn name(&self) -> String {
-        let thread = thread::current();
-        let name = self
-            .name
-            .as_deref()
-            .or_else(|| thread.name())
-            .unwrap_or("unnamed");
-        let name = name.replace("::", "-").replace('/', "-");
-        match STARTED.fetch_add(1, Ordering::Relaxed) {
-            0 => name,
-            earlier => format!("{name}-{}", earlier + 1),
-        }
+        self.name.clone().unwrap_or_else(ground::test_name)
     }
 }
 

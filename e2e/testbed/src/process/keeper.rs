@@ -2,7 +2,6 @@
 //! Touches: starts processes, all of them from one thread that lives as long as this process.
 
 use std::io;
-use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::LazyLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -32,16 +31,15 @@ struct Request {
     reply: SyncSender<io::Result<Child>>,
 }
 
-/// A command for `program` that gets `signal` when this process dies, however it dies.
+/// A command, its program still to be added, that gets `signal` when this process dies, however it dies.
 ///
 /// By `setpriv`, because the call itself needs unsafe code. The pid is the program's: both steps `exec`.
-pub(crate) fn tied(program: &Path, signal: Signal) -> Command {
+pub(crate) fn tied(signal: Signal) -> Command {
     let signal = signal.as_str().trim_start_matches("SIG");
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", signal, "--", "sh", "-c", GUARD])
-        .arg(std::process::id().to_string())
-        .arg(program);
+        .arg(std::process::id().to_string());
     command
 }
 

@@ -1,4 +1,9 @@
-//! A thousand schedules, a thousand runs and ten thousand pods as large as real ones.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a tool that measures sets its own stage"
+)]
+//! In: a control plane. Out: a thousand schedules, a thousand runs and ten thousand pods as large as real ones.
+//! Touches: creates them in the namespace `default`.
 
 use anyhow::Result;
 use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule};
@@ -7,24 +12,27 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::PostParams};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use testbed::Shared;
+use testbed::Access;
 
 const AT_ONCE: usize = 40;
 
-pub(crate) async fn objects(cluster: &Shared) -> Result<()> {
+/// How many schedules, runs and pods.
+pub(super) const COUNTS: [usize; 3] = [1000, 1000, 10_000];
+
+pub(super) async fn objects(cluster: &Access) -> Result<()> {
     let client = cluster.client().await?;
-    eprintln!("creating 12,000 objects, about a minute");
+    let [schedules, runs, pods] = COUNTS;
     let source = json!({"source": {"persistentVolumeClaim": {"claimName": "home"}}});
-    create::<ChecksumSchedule>(&client, 1000, |n| {
+    create::<ChecksumSchedule>(&client, schedules, |n| {
         json!({"apiVersion": "orrery.dev/v1alpha1", "kind": "ChecksumSchedule", "metadata": {"name": format!("s{n}")},
             "spec": {"schedule": "0 3 * * *", "template": {"spec": source}}})
     })
     .await?;
-    create::<ChecksumRun>(&client, 1000, |n| {
+    create::<ChecksumRun>(&client, runs, |n| {
         json!({"apiVersion": "orrery.dev/v1alpha1", "kind": "ChecksumRun", "metadata": {"name": format!("r{n}")}, "spec": source})
     })
     .await?;
-    create::<Pod>(&client, 10_000, pod).await
+    create::<Pod>(&client, pods, pod).await
 }
 
 async fn create<K>(client: &Client, count: usize, object: impl Fn(usize) -> Value) -> Result<()>
@@ -50,7 +58,7 @@ where
 }
 
 /// As large as a Cassandra pod: three containers with a dozen variables each.
-pub(crate) fn pod(n: usize) -> Value {
+pub(super) fn pod(n: usize) -> Value {
     let variable = |v: usize| json!({"name": format!("VARIABLE_{v}"), "value": format!("value number {v} of a realistic length")});
     let variables: Vec<_> = (0..12).map(variable).collect();
     let container = |name: &str| {

@@ -1,4 +1,4 @@
-//! In: what to launch. Out: one part of the control plane, to be started, broken and mended.
+//! In: what to launch. Out: one real part, to be started, broken and mended.
 //! Touches: that process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,31 +8,33 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 
 use crate::process::{Launch, Process};
 
+/// How servers say that somebody else has their port, in lower case.
+const TAKEN: [&str; 2] = ["address already in use", "is in use by another process"];
+
 /// A part that has not ended this long after it was asked to is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Lines of a log that go into an error.
 const LAST_WORDS: usize = 10;
 
-/// One part of the control plane. Started again it has the same address and the same data.
+/// One process of a real system. Started again it has the same address and the same data.
 #[derive(Debug)]
 pub struct Component {
-    name: &'static str,
+    name: String,
     launch: Launch,
     process: Mutex<Option<Arc<Process>>>,
 }
 
 impl Component {
-    pub(super) fn new(name: &'static str, launch: Launch) -> Self {
-        let process = Mutex::default();
+    pub(crate) fn new(launch: Launch) -> Self {
         Self {
-            name,
+            name: launch.name().to_owned(),
             launch,
-            process,
+            process: Mutex::default(),
         }
     }
 
-    /// Starts it; to wait until it works is up to the caller, see [`ready`](crate::Access::ready).
+    /// Starts it; to wait until it works is up to the caller.
     pub fn start(&self) -> Result<()> {
         let mut process = self.slot();
         let running = process.as_ref().is_some_and(|it| it.is_running());
@@ -72,7 +74,7 @@ impl Component {
     }
 
     /// Returns, with an error that says why, when it ends; never if it was not started.
-    pub(super) async fn ended(&self) -> Error {
+    pub(crate) async fn ended(&self) -> Error {
         let Ok(process) = self.process() else {
             return std::future::pending().await;
         };
@@ -82,24 +84,40 @@ impl Component {
         }
     }
 
+    /// The end of its log, for an error.
+    pub(crate) fn last_words(&self) -> String {
+        let process = self.process();
+        process.map_or_else(|_| String::new(), |process| last_words(&process))
+    }
+
+    /// What it is called in logs and errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it was started and has not ended.
+    pub fn is_running(&self) -> bool {
+        self.process().is_ok_and(|process| process.is_running())
+    }
+
     /// Whether it ended because somebody else has its port.
-    pub(super) fn found_its_port_taken(&self) -> bool {
+    pub(crate) fn found_its_port_taken(&self) -> bool {
         let Ok(process) = self.process() else {
             return false;
         };
-        let complaint = "address already in use";
-        !process.is_running() && process.log().is_ok_and(|log| log.contains(complaint))
+        let log = process.log().unwrap_or_default().to_lowercase();
+        !process.is_running() && TAKEN.iter().any(|complaint| log.contains(complaint))
     }
 
     /// Sends SIGKILL and does not wait.
-    pub(super) fn send_kill(&self) {
+    pub(crate) fn send_kill(&self) {
         if let Ok(process) = self.process() {
             process.send_kill();
         }
     }
 
     /// Waits, blocking, until a killed process is gone.
-    pub(super) fn reap(&self) {
+    pub(crate) fn reap(&self) {
         if let Ok(process) = self.process() {
             process.reap();
         }

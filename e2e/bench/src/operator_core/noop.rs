@@ -1,4 +1,9 @@
-//! CPU and requests of a pass with nothing to do, against the server, with caches as in the operator.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a tool that measures sets its own stage"
+)]
+//! In: a control plane. Out: CPU and requests of a pass that has nothing to do, with caches as in the operator.
+//! Touches: a namespace of its own.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,20 +36,21 @@ use runtime::{
     tasks::TaskGroup,
 };
 use serde_json::json;
-use testbed::{Shared, wait::eventually};
+use testbed::{Access, wait::eventually};
 
-use crate::watchers::follow;
+use super::{seed, watchers::follow};
+use crate::scrape::total;
 
 const PASSES: u32 = 20_000;
 const CHILDREN: usize = 100;
 const SOON: Duration = Duration::from_secs(30);
 
-pub(crate) struct Noop {
-    pub(crate) microseconds: f64,
-    pub(crate) requests: u64,
+pub(super) struct Noop {
+    pub(super) microseconds: f64,
+    pub(super) requests: f64,
 }
 
-pub(crate) async fn measure(cluster: &Shared) -> Result<Noop> {
+pub(super) async fn measure(cluster: &Access) -> Result<Noop> {
     let namespace = cluster.namespace("noop").await?;
     let client = cluster.client().await?;
     let uid = family(&client, &namespace).await?;
@@ -89,7 +95,7 @@ pub(crate) async fn measure(cluster: &Shared) -> Result<Noop> {
 
 /// The controller's context, with a line to the server whose requests are counted in `registry`.
 async fn context(
-    cluster: &Shared,
+    cluster: &Access,
     client: &Client,
     namespace: &str,
     registry: &Registry,
@@ -138,7 +144,7 @@ async fn family(client: &Client, namespace: &str) -> Result<String> {
         run["kind"] = json!("ChecksumRun");
         run["spec"] = json!({"source": {"persistentVolumeClaim": {"claimName": "home"}}});
         runs.create(&params, &serde_json::from_value(run)?).await?;
-        let mut pod = crate::seed::pod(n);
+        let mut pod = seed::pod(n);
         pod["metadata"]["ownerReferences"] = owner.clone();
         pods.create(&params, &serde_json::from_value(pod)?).await?;
     }
@@ -154,11 +160,6 @@ async fn cpu(work: impl AsyncFnOnce() -> Result<()>) -> Result<Duration> {
     Ok(used()?.saturating_sub(before))
 }
 
-fn requests(registry: &Registry) -> Result<u64> {
-    let text = registry.render()?;
-    let lines = text
-        .lines()
-        .filter(|line| line.starts_with("rest_client_requests_total"));
-    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    Ok(counts.sum())
+fn requests(registry: &Registry) -> Result<f64> {
+    Ok(total(&registry.render()?, "rest_client_requests_total"))
 }
