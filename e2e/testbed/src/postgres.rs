@@ -43,7 +43,9 @@ pub async fn start() -> Result<Postgres> {
         let recipe = Recipe {
             launch: as_account("postgres", &programs.join("postgres"), layout)
                 .args(["-h", "127.0.0.1", "-p", &port.to_string()])
-                .args(["-c", "unix_socket_directories=", "-D"])
+                .args(["-c", "unix_socket_directories="])
+                // Below its folder: what a killed server leaves in /dev/shm nobody would remove.
+                .args(["-c", "dynamic_shared_memory_type=mmap", "-D"])
                 .args([&data]),
             setup: setup(layout, &programs, &data)?,
             data,
