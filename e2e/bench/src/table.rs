@@ -92,14 +92,13 @@ fn plain(value: f64) -> String {
         _ => 0,
     };
     let text = format!("{value:.decimals$}");
-    let Some((whole, fraction)) = text.split_once('.') else {
-        return thousands(&text);
-    };
-    let fraction = fraction.trim_end_matches('0');
-    if fraction.is_empty() {
-        return thousands(whole);
+    match text.split_once('.') {
+        Some((whole, fraction)) if fraction.bytes().any(|digit| digit != b'0') => {
+            format!("{}.{fraction}", thousands(whole))
+        }
+        Some((whole, _)) => thousands(whole),
+        None => thousands(&text),
     }
-    format!("{}.{fraction}", thousands(whole))
 }
 
 fn thousands(digits: &str) -> String {
@@ -134,7 +133,7 @@ mod tests {
         let expected = [
             "0",
             "0.03",
-            "1.5",
+            "1.50",
             "14.6",
             "41",
             "123",

@@ -16,8 +16,8 @@ use testbed::{Kubernetes, Part, audit, repository_crds, wait::eventually};
 
 const SCHEDULES: usize = 1000;
 
-/// How soon after a leader exists everything that was due has begun.
-const ALL_STARTED: Duration = Duration::from_secs(30);
+/// How soon after a leader exists everything that was due has begun; seconds, on a machine that does nothing else.
+const ALL_STARTED: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn a_thousand_schedules_due_at_once_each_start_one_run_over_a_change_of_leader() -> Result<()>
