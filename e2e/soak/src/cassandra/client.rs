@@ -59,9 +59,9 @@ pub(super) async fn make_registers(
     let session = session(cassandra, &[0, 1, 2]).await?;
     for make in [KEYSPACE, TABLE] {
         session.query_unpaged(make, ()).await?;
+        // A node drops what is for a table it does not know.
+        cassandra.all_up(within).await?;
     }
-    // A node drops what is for a table it does not know.
-    cassandra.all_up(within).await?;
     for register in 0..registers {
         let id = i32::try_from(register)?;
         session.query_unpaged(BEGIN, (id,)).await?;

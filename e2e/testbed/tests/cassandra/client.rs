@@ -63,11 +63,14 @@ pub(crate) async fn table(
     let keyspace = format!(
         "CREATE KEYSPACE ks WITH replication = {{'class': 'NetworkTopologyStrategy', {copies}}}"
     );
-    session.query_unpaged(keyspace, ()).await?;
     let table = "CREATE TABLE ks.numbers (id int PRIMARY KEY, holder text)";
-    session.query_unpaged(table, ()).await?;
-    // The driver asks only the nodes it talks to, and a node drops what is for a table it does not know.
-    cassandra.all_up(SOON).await
+    for statement in [&keyspace, table] {
+        session.query_unpaged(statement, ()).await?;
+        // The next statement may go to another node, and on a busy machine the driver's own wait ends too early;
+        // what is for a table that a node does not know, it drops.
+        cassandra.all_up(SOON).await?;
+    }
+    Ok(())
 }
 
 pub(crate) async fn insert(session: &Session, ids: std::ops::Range<i32>) -> Result<()> {
