@@ -28,19 +28,20 @@ direction() {
       fi
     done
   }
-  forbid crds tokio kube-client kube-runtime runtime operator testbed bench soak
-  forbid runtime operator testbed e2e bench soak kube-client
-  forbid operator testbed e2e bench soak
-  forbid testbed operator runtime e2e bench soak
-  forbid e2e operator runtime bench soak
-  forbid bench e2e soak
-  forbid soak operator runtime bench
+  forbid crds tokio kube-client kube-runtime runtime operator testbed bench soak image
+  forbid runtime operator testbed e2e bench soak kube-client image
+  forbid operator testbed e2e bench soak image
+  forbid testbed operator runtime e2e bench soak image
+  forbid e2e operator runtime bench soak image
+  forbid bench e2e soak image
+  forbid soak operator runtime bench image
+  forbid image crds runtime operator testbed e2e bench soak
   return $bad
 }
 
 # Each crate must compile with the features it asks for itself, not with those a neighbour turns on.
 alone() {
-  for crate in crds runtime operator testbed e2e bench soak; do
+  for crate in crds runtime operator testbed e2e bench soak image; do
     cargo check --quiet --package "$crate" || return 1
   done
 }

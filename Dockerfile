@@ -1,0 +1,25 @@
+# The content of `make image`, for where Docker or Podman exists: docker build --tag localhost/orrery:dev .
+FROM rust:1.95-alpine AS build
+RUN apk add --no-cache musl-dev
+WORKDIR /orrery
+COPY . .
+RUN while read -r package binary; do \
+      cargo build --locked --release --package "$package" --bin "$binary" && \
+      install -D -m 755 "target/release/$binary" "/image/usr/bin/$binary" || exit 1; \
+    done < e2e/image/binaries && \
+    cp -r e2e/image/files/. /image/
+
+FROM scratch
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+ARG CREATED=1970-01-01T00:00:00Z
+LABEL org.opencontainers.image.title="orrery" \
+      org.opencontainers.image.version="$VERSION" \
+      org.opencontainers.image.revision="$REVISION" \
+      org.opencontainers.image.created="$CREATED" \
+      org.opencontainers.image.source="https://github.com/orrery-dev/orrery" \
+      org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /image/ /
+ENV PATH=/usr/bin
+USER 65532:65532
+ENTRYPOINT ["/usr/bin/orrery-operator"]

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Writes target/image/orrery-<arch>.tar, an OCI image of the programs in e2e/image/binaries, and beside it what they are
+# made of. Needs neither Docker nor a base image. Arguments: the image's name, and amd64 or arm64.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. e2e/tools/lib.sh
+name=${1:-localhost/orrery:dev} arch=${2:-amd64}
+
+case $arch in
+  amd64) cpu=x86_64 ;;
+  arm64) cpu=aarch64 ;;
+  *) die "ARCH is amd64 or arm64, not $arch" ;;
+esac
+target=$cpu-unknown-linux-musl
+variable=${target//-/_}
+image() { cargo run --quiet --package image -- "$@"; }
+image name "$name"
+
+# ring is partly C. Rust brings its own linker and musl, so that a compiler is all that other machines need.
+if [ "$cpu" = "$(uname -m)" ]; then
+  compiler=musl-gcc packages=(musl-tools)
+else
+  compiler=$cpu-linux-gnu-gcc packages=("gcc-${cpu//_/-}-linux-gnu" "libc6-dev-$arch-cross")
+  export "CARGO_TARGET_${variable^^}_LINKER=rust-lld"
+fi
+if ! command -v "$compiler" >/dev/null; then
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "missing packages, install them as root: apt-get install ${packages[*]}"
+  step apt-get-update apt-get update -qq
+  step "${packages[0]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+fi
+if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
+  step "$target" rustup target add "$target"
+fi
+
+# Where the sources were is no part of the programs.
+export "CC_$variable=$compiler"
+export "CARGO_TARGET_${variable^^}_RUSTFLAGS=--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/orrery"
+programs=() binaries=()
+while read -r package binary; do
+  cargo build --quiet --locked --release --target "$target" --package "$package" --bin "$binary"
+  programs+=("${CARGO_TARGET_DIR:-target}/$target/release/$binary")
+  binaries+=("$binary")
+done <e2e/image/binaries
+
+revision=$(git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null || true)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+export SOURCE_DATE_EPOCH
+mkdir -p target/image
+out=target/image/orrery-$arch
+image archive --name "$name" --arch "$arch" ${revision:+--revision "$revision"} --out "$out.tar" "${programs[@]}"
+
+install_cyclonedx() { # into $1
+  say "installing cargo-cyclonedx $CARGO_CYCLONEDX_VERSION, once"
+  unset RUSTFLAGS CARGO_TARGET_DIR
+  step cargo-cyclonedx cargo install --quiet --locked --root "$1" --target-dir "$1/target" "cargo-cyclonedx@$CARGO_CYCLONEDX_VERSION"
+  rm -rf "$1/target"
+}
+tool=$(cache_dir)/cargo-cyclonedx-$CARGO_CYCLONEDX_VERSION
+once "$tool" install_cyclonedx 1000
+
+# It writes beside every Cargo.toml of the workspace: into a copy.
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+find . \( -path ./target -o -path ./.git \) -prune -o -type f \( -name '*.rs' -o -name Cargo.toml -o -name Cargo.lock \) -print0 |
+  tar --null --files-from=- --create | tar --extract --directory "$copy"
+PATH=$tool/bin:$PATH cargo cyclonedx --quiet --manifest-path "$copy/Cargo.toml" --format json --spec-version 1.5 \
+  --describe binaries --no-build-deps --target "$target"
+bills=()
+for binary in "${binaries[@]}"; do
+  bills+=("$(find "$copy" -name "${binary}_bin.cdx.json")")
+done
+image sbom --root "$copy" --require kube "${binaries[@]/#/--require=}" --out "$out.cdx.json" "${bills[@]}"
