@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use http::Uri;
 use runtime::{admin::AdminArgs, telemetry::TelemetryArgs};
 
 use crate::watch::{Scope, WATCH_TIMEOUT};
@@ -43,6 +44,21 @@ pub struct Args {
     /// Logs.
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
+
+    /// Without one the operator runs.
+    #[command(subcommand)]
+    pub task: Option<Task>,
+}
+
+/// What else the program can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Task {
+    /// Ask an operator whether it is ready; prints what it says, and fails if it is not. For `helm test`.
+    Probe {
+        /// Where it says so.
+        #[arg(default_value = "http://127.0.0.1:8081/readyz")]
+        url: Uri,
+    },
 }
 
 impl Args {

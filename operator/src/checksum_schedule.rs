@@ -14,10 +14,7 @@ use crds::{
     name::CHECKSUM_SCHEDULE_MANAGER as MANAGER,
 };
 use jiff::{SignedDuration, Timestamp};
-use kube::{
-    ResourceExt,
-    core::{DeserializeGuard, error_boundary::InvalidObject},
-};
+use kube::{ResourceExt, core::error_boundary::InvalidObject};
 use runtime::{clock::Clock, telemetry::chain};
 use tracing::{debug, info, warn};
 
@@ -26,6 +23,7 @@ use crate::{
     class::Class,
     controller::Next,
     object::{Key, reference},
+    received::Received,
     report::{Reporter, StatusWrite, Urgency},
     requeue::Stamp,
     watch::Store,
@@ -140,8 +138,7 @@ impl Context {
         for start in &plan.start {
             let run = build::run(schedule, start);
             let made = self.writer.create(MANAGER, &run).await?;
-            self.started
-                .note(CachedRun::slim(DeserializeGuard(Ok(made))));
+            self.started.note(CachedRun::slim(Received(Ok(made))));
             info!(schedule = %Key::of(schedule), run = start.name, "run started");
         }
         if !plan.start.is_empty() {

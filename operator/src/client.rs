@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 use crate::{
+    controller::CONCURRENCY,
     metrics::Metrics,
     watch::{WATCH_TIMEOUT, freshness::Watches},
 };
@@ -35,10 +36,12 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// How long a connection may be silent while an answer is read: a little longer than a watch.
 const SILENCE: Duration = WATCH_TIMEOUT.saturating_add(Duration::from_secs(10));
 
-/// How long, and how many, unused connections are kept. Few and not long: when a path to the server
-/// dies without a word, each of them costs one request its time-out.
+/// How long unused connections are kept. Not long: when a path to the server dies without a word, each of them costs
+/// one request its time-out.
 const IDLE: Duration = Duration::from_secs(20);
-const IDLE_CONNECTIONS: usize = 2;
+
+/// How many: one for each pass that may run at once. A connection that is not kept costs a handshake later.
+const IDLE_CONNECTIONS: usize = CONCURRENCY;
 
 /// A client cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,17 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use operator::args::Args;
+use operator::{
+    args::{Args, Task},
+    probe::probe,
+};
+use runtime::process::{self, Threads};
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let telemetry = args.telemetry.clone();
-    runtime::process::run(&telemetry, operator::run(args))
+    match &args.task {
+        Some(Task::Probe { url }) => process::run(&telemetry, Threads::One, probe(url)),
+        None => process::run(&telemetry, Threads::One, operator::run(args)),
+    }
 }

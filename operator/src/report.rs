@@ -19,7 +19,6 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams},
-    core::DeserializeGuard,
     runtime::events::{Event, EventType, Recorder, Reporter as Source},
 };
 use runtime::{clock::Clock, telemetry::chain};
@@ -32,6 +31,7 @@ use crate::{
     act::{Kind, WRITE_TIMEOUT},
     class::{ApiError, Class},
     leader::{Leadership, Unanswered},
+    received::Received,
 };
 use crds::condition::Reason;
 
@@ -77,7 +77,7 @@ pub enum StatusWrite<K> {
     /// It says already what it should.
     Unchanged,
     /// It was written; this is the object now.
-    Written(Box<DeserializeGuard<K>>),
+    Written(Box<Received<K>>),
     /// It must wait so long, because the last write was a moment ago.
     TooSoon(Duration),
 }
@@ -213,7 +213,7 @@ impl Reporter {
         }
         let (name, namespace) = (meta.name.as_deref(), meta.namespace.as_deref());
         let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());
-        let api = Api::<DeserializeGuard<K>>::namespaced(self.client.clone(), namespace);
+        let api = Api::<Received<K>>::namespaced(self.client.clone(), namespace);
         let request = api.patch_status(name, params, patch);
         let answer = self.leadership.send(WRITE_TIMEOUT, request).await?;
         let written = answer.map_err(|error| Error::Request(error.into()))?;

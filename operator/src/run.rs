@@ -8,7 +8,7 @@ use std::{
 };
 
 use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule};
-use kube::{Api, Client, Config, core::DeserializeGuard};
+use kube::{Api, Client, Config};
 use runtime::{
     admin::{Admin, Health},
     clock::{Clock, SystemClock},
@@ -31,6 +31,7 @@ use crate::{
     leader::{self, Candidate, Leadership, state::Times},
     metrics::Metrics,
     object::Key,
+    received::Received,
     report::{Reporter, STATUS_INTERVAL},
     requeue::Stamp,
     watch::{
@@ -226,7 +227,7 @@ impl Core {
         &self,
         parts: &mut TaskGroup,
         store: &Store<T>,
-        slim: fn(DeserializeGuard<K>) -> T,
+        slim: fn(Received<K>) -> T,
         changed: impl Fn(&T) + Clone + Send + 'static,
     ) -> Result<(), Error>
     where
@@ -236,7 +237,7 @@ impl Core {
         let scope = self.args.scope();
         let kind = K::kind(&()).into_owned();
         for (part, namespace) in scope.namespaces().into_iter().enumerate() {
-            let api: Api<DeserializeGuard<K>> = Scope::api(&self.client, namespace);
+            let api: Api<Received<K>> = Scope::api(&self.client, namespace);
             let metrics = self.metrics.watch(&kind, namespace.unwrap_or_default());
             let freshness = Freshness::new(kind.clone(), Arc::clone(&self.clock), metrics);
             let freshness = Arc::new(freshness);

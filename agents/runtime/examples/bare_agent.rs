@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use crds::report::ConfigDocument;
 use runtime::config::ConfigReceiver;
-use runtime::process;
+use runtime::process::{self, Threads};
 use runtime::shell::{Detail, Error, Shell, ShellArgs, duration};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +27,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    process::run(&args.shell.telemetry, agent(&args))
+    process::run(&args.shell.telemetry, Threads::PerCore, agent(&args))
 }
 
 async fn agent(args: &Args) -> Result<(), Error> {

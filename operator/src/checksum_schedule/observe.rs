@@ -13,10 +13,7 @@ use crds::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{
-    Resource, ResourceExt,
-    core::{DeserializeGuard, error_boundary::InvalidObject},
-};
+use kube::{Resource, ResourceExt, core::error_boundary::InvalidObject};
 
 use runtime::clock::Clock;
 use tokio::time::Instant;
@@ -24,6 +21,7 @@ use tokio::time::Instant;
 use super::plan::{Ended, Observed, Run};
 use crate::{
     object::{Key, owner_uid},
+    received::Received,
     watch::{Cached, Store, WATCH_TIMEOUT, pod::version},
 };
 
@@ -33,7 +31,7 @@ pub struct CachedSchedule(pub Result<ChecksumSchedule, InvalidObject>);
 
 impl CachedSchedule {
     /// Drops what nobody reads.
-    pub fn slim(mut wire: DeserializeGuard<ChecksumSchedule>) -> Self {
+    pub fn slim(mut wire: Received<ChecksumSchedule>) -> Self {
         wire.meta_mut().managed_fields = None;
         wire.annotations_mut()
             .remove("kubectl.kubernetes.io/last-applied-configuration");
@@ -88,7 +86,7 @@ impl CachedRun {
         clippy::needless_pass_by_value,
         reason = "what is not kept is dropped here"
     )]
-    pub fn slim(wire: DeserializeGuard<ChecksumRun>) -> Self {
+    pub fn slim(wire: Received<ChecksumRun>) -> Self {
         let ended = wire.0.as_ref().ok().and_then(ended);
         let slot = wire.annotations().get(SCHEDULED_AT_ANNOTATION);
         Self {
@@ -238,7 +236,7 @@ mod tests {
             slot: "2026-11-16T03:00:00Z".parse().ok(),
             token: None,
         };
-        CachedRun::slim(DeserializeGuard(Ok(build::run(&schedule(), &start))))
+        CachedRun::slim(Received(Ok(build::run(&schedule(), &start))))
     }
 
     #[tokio::test(start_paused = true)]

@@ -20,7 +20,6 @@ use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     client::{Body, ClientBuilder},
-    core::DeserializeGuard,
 };
 use operator::{
     act::Writer,
@@ -33,6 +32,7 @@ use operator::{
     leader::Leadership,
     metrics::Metrics,
     object::Key,
+    received::Received,
     report::Reporter,
     watch::{self, Cached, Scope, Store, Watch, freshness::Freshness},
 };
@@ -312,7 +312,7 @@ fn follow<K, T>(
     client: &Client,
     namespace: &str,
     store: &Store<T>,
-    slim: fn(DeserializeGuard<K>) -> T,
+    slim: fn(Received<K>) -> T,
 ) -> Result<()>
 where
     K: operator::act::Kind + Send + Sync + 'static,

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Resource, ResourceExt, api::ObjectMeta};
 use operator::{
     object::{Key, owner_uid},
+    received::Received,
     watch::{Cached, pod::version},
 };
 
@@ -55,14 +56,14 @@ pub(crate) struct Child {
 
 impl Child {
     /// Drops what nobody reads.
-    pub(crate) fn slim(wire: ConfigMap) -> Self {
+    pub(crate) fn slim(wire: Received<ConfigMap>) -> Self {
         Self {
             key: Key::of(&wire),
             uid: wire.uid().unwrap_or_default().into(),
             owner: owner_uid(&wire).map(Into::into),
             parent: parent(&wire).map(Into::into),
             version: version(&wire),
-            data: wire.data.unwrap_or_default(),
+            data: wire.0.ok().and_then(|it| it.data).unwrap_or_default(),
         }
     }
 
@@ -80,9 +81,9 @@ impl Child {
     }
 }
 
-fn parent(child: &ConfigMap) -> Option<&str> {
+fn parent(child: &impl Resource) -> Option<&str> {
     let kind = ChecksumSchedule::kind(&());
-    let mut owners = child.metadata.owner_references.iter().flatten();
+    let mut owners = child.meta().owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
     Some(&owner.name)
 }

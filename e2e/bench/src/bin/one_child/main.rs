@@ -9,9 +9,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use operator::args::Args;
+use runtime::process::{self, Threads};
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let telemetry = args.telemetry.clone();
-    runtime::process::run(&telemetry, wiring::run(args))
+    process::run(&telemetry, Threads::One, wiring::run(args))
 }

@@ -21,6 +21,7 @@ use operator::{
     controller::Next,
     leader::{Leadership, Unanswered},
     object::Key,
+    received::Received,
     report::{self, Reporter, StatusWrite, Urgency},
     requeue::Stamp,
     watch::Store,
@@ -104,7 +105,7 @@ impl Context {
 
     async fn apply(&self, wanted: &ConfigMap) -> Result<(), Error> {
         let namespace = wanted.namespace().unwrap_or_default();
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+        let api: Api<Received<ConfigMap>> = Api::namespaced(self.client.clone(), &namespace);
         let (name, params) = (wanted.name_any(), PatchParams::apply(MANAGER).force());
         let patch = Patch::Apply(wanted);
         let request = api.patch(&name, &params, &patch);

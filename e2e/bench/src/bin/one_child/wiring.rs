@@ -4,10 +4,7 @@
 use std::{convert::Infallible, fmt::Debug, sync::Arc, time::Duration};
 
 use crds::{checksum_schedule::ChecksumSchedule, name::MANAGED_BY_LABEL};
-use kube::{
-    Api, Client, Config, Resource,
-    core::{DeserializeGuard, NamespaceResourceScope},
-};
+use kube::{Api, Client, Config, Resource, core::NamespaceResourceScope};
 use operator::{
     args::Args,
     checksum_schedule::observe::CachedSchedule,
@@ -15,6 +12,7 @@ use operator::{
     leader::{self, Candidate, Leadership, state::Times},
     metrics::Metrics,
     object::Key,
+    received::Received,
     report::{Reporter, STATUS_INTERVAL},
     requeue::Stamp,
     watch::{
@@ -149,7 +147,7 @@ impl Core {
         let changed = move |parent: &CachedSchedule| {
             handle.changed(parent.key(), Some(&Stamp::of(parent.meta())));
         };
-        let slim: fn(DeserializeGuard<ChecksumSchedule>) -> _ = CachedSchedule::slim;
+        let slim: fn(Received<ChecksumSchedule>) -> _ = CachedSchedule::slim;
         self.follow(parts, &self.parents, None, slim, changed)?;
         let handle = self.handle.clone();
         let changed = move |child: &Child| {
