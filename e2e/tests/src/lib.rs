@@ -3,4 +3,5 @@
 
 pub mod history;
 pub mod operator;
+pub mod render;
 pub mod schedules;

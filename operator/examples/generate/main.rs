@@ -1,7 +1,9 @@
-//! Writes every generated file of the repository: definitions, roles, the chart's copies, references.
+//! Writes every generated file of the repository: definitions, roles, the chart's copies, references, what
+//! installations need of them.
 //! `generate` writes, `generate --check` says what would change and fails. An example, so that the
 //! YAML writer is no part of the operator.
 
+mod install;
 mod reference;
 
 use std::{
@@ -23,8 +25,13 @@ type Files = BTreeMap<PathBuf, String>;
 fn main() -> ExitCode {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let check = std::env::args().any(|arg| arg == "--check");
+    let mut files = files();
+    if let Err(error) = install::files(&root, &mut files) {
+        eprintln!("failed to read what the generated files are made from: {error}");
+        return ExitCode::FAILURE;
+    }
     let mut stale = 0;
-    for (path, text) in files() {
+    for (path, text) in files {
         let target = root.join(&path);
         if fs::read_to_string(&target).is_ok_and(|present| present == text) {
             continue;

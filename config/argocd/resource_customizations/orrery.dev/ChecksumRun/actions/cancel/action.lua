@@ -1,0 +1,3 @@
+-- For good: it cannot be taken back.
+obj.spec.cancel = true
+return obj
