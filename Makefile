@@ -33,6 +33,30 @@ build: ## Build every binary
 release: ## Build every binary as it is shipped
 	@cargo build --workspace --bins --release
 
+# What the image is called, and for which machines: `make image IMAGE=registry.example/orrery:1 ARCH=arm64`.
+IMAGE ?= localhost/orrery:dev
+ARCH ?= amd64
+
+.PHONY: image
+image: ## Write an OCI image of what is shipped to target/image, without Docker; IMAGE=name ARCH=amd64|arm64
+	@scripts/image.sh "$(IMAGE)" "$(ARCH)"
+
+# Where to run: in a private node, or with CLUSTER=current IMAGE=registry/name:tag where your kubeconfig points to.
+CLUSTER ?= private
+DETACH ?=
+
+.PHONY: run
+run: ## Start a private node with Orrery installed in it, until Ctrl-C; DETACH=1, or CLUSTER=current IMAGE=name
+	@CLUSTER="$(CLUSTER)" DETACH="$(DETACH)" $(if $(filter command line environment,$(origin IMAGE)),IMAGE="$(IMAGE)") scripts/run.sh
+
+.PHONY: stop
+stop: ## End what `make run DETACH=1` has left running
+	@scripts/run.sh stop
+
+.PHONY: e2e
+e2e: ## Cases with running pods, on two private nodes; ONLY=part of a case's name. Needs root
+	@scripts/e2e.sh "$(ONLY)"
+
 .PHONY: tools
 tools: ## Fetch and build the real parts that tests need
 	@scripts/prepare.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs or builds what tests need beside Rust, once; a second run says nothing and takes no time.
+# With the argument `node` also what runs pods.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -7,6 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # command or file, Debian package
 needs=(
   "cc gcc"
+  "musl-gcc musl-tools"
   "setpriv util-linux"
   "flock util-linux"
   "curl curl"
@@ -19,6 +21,18 @@ needs=(
   "psql postgresql-client"
   "python3 python3"
 )
+tools=(java kubernetes cassandra kafka helm promtool kstatus glua)
+if [ "${1:-}" = node ]; then
+  needs+=(
+    "containerd containerd"
+    "runc runc"
+    "/usr/lib/cni/bridge containernetworking-plugins"
+    "/usr/sbin/iptables iptables"
+    "/usr/sbin/conntrack conntrack"
+    "busybox busybox-static"
+  )
+  tools+=(node coredns provisioner)
+fi
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || needs+=("postgresql-server postgresql")
 e2e/tools/java.sh >/dev/null 2>&1 || needs+=("java-$JAVA_MAJOR openjdk-$JAVA_MAJOR-jre-headless")
 
@@ -42,6 +56,6 @@ fi
 
 command -v cargo >/dev/null || die "cargo is needed: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"
 e2e/tools/cargo.sh >/dev/null
-for tool in java kubernetes cassandra kafka helm promtool kstatus; do
+for tool in "${tools[@]}"; do
   "e2e/tools/$tool.sh" >/dev/null
 done

@@ -10,17 +10,12 @@ key=$({ cat "$here"/{kubernetes,etcd}/go.{mod,sum}; echo "${binaries[*]} $KUBERN
 out=$(cache_dir)/kubernetes-$KUBERNETES_VERSION-$key
 
 build_all() { # into $1
-  local go version=k8s.io/component-base/version
-  local minor=${KUBERNETES_VERSION#v1.}
+  local go
   go=$(go_toolchain)
   export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-trimpath
   say "building etcd $ETCD_VERSION and Kubernetes $KUBERNETES_VERSION from Go modules, once: about 10 minutes on two cores, 5 GB of Go caches"
   step etcd "$go" -C "$here/etcd" build -ldflags "-s -w" -o "$1/etcd" go.etcd.io/etcd/server/v3
-  for b in "${binaries[@]}"; do
-    step "$b" "$go" -C "$here/kubernetes" build -o "$1/$b" -ldflags "-s -w \
-      -X $version.gitVersion=$KUBERNETES_VERSION -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*} \
-      -X $version.gitTreeState=clean -X $version.buildDate=$KUBERNETES_BUILD_DATE" "k8s.io/kubernetes/cmd/$b"
-  done
+  build_kubernetes "$go" "$1" "${binaries[@]}"
 }
 
 once "$out" build_all 8000

@@ -94,6 +94,16 @@ fetch_jars() { # pom folder property…: the runtime dependencies of a pom
     -DincludeScope=runtime "-DoutputDirectory=$folder"
 }
 
+build_kubernetes() { # go folder commands…
+  local go=$1 folder=$2 version=k8s.io/component-base/version minor=${KUBERNETES_VERSION#v1.} command
+  shift 2
+  for command in "$@"; do
+    step "$command" "$go" -C "$here/kubernetes" build -o "$folder/$command" -ldflags "-s -w \
+      -X $version.gitVersion=$KUBERNETES_VERSION -X $version.gitMajor=1 -X $version.gitMinor=${minor%%.*} \
+      -X $version.gitTreeState=clean -X $version.buildDate=$KUBERNETES_BUILD_DATE" "k8s.io/kubernetes/cmd/$command"
+  done
+}
+
 go_module() { # name version packages…: builds commands of the module in this folder, once, and prints where they are
   local name=$1 version=$2 key out
   shift 2

@@ -2,6 +2,7 @@
 //! Touches: writes those files.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -18,31 +19,47 @@ pub(crate) const SERVICE_ACCOUNTS: &str = "service-accounts";
 pub(crate) const ADMIN: &str = "admin";
 pub(crate) const CONTROLLER_MANAGER: &str = "controller-manager";
 pub(crate) const SCHEDULER: &str = "scheduler";
+pub(crate) const API_SERVER_CLIENT: &str = "api-server-client";
+pub(crate) const SERVICE_PROXY: &str = "service-proxy";
 
 /// File name, user and group of the clients.
-const CLIENTS: [(&str, &str, &str); 3] = [
+const CLIENTS: [(&str, &str, &str); 5] = [
     (ADMIN, "admin", "system:masters"),
     (CONTROLLER_MANAGER, "system:kube-controller-manager", ""),
     (SCHEDULER, "system:kube-scheduler", ""),
+    (API_SERVER_CLIENT, "kube-apiserver", "system:masters"),
+    (SERVICE_PROXY, "system:kube-proxy", ""),
 ];
 
-/// The address is what matters: clients come by 127.0.0.1, whatever the port, also through a proxy.
-const SERVER_NAMES: [&str; 5] = [
+/// The address is what matters: clients come by 127.0.0.1, whatever the port, also through a proxy; pods come by the
+/// address of the service.
+const SERVER_NAMES: [&str; 7] = [
     "127.0.0.1",
+    "10.96.0.1",
     "localhost",
     "kubernetes",
     "kubernetes.default",
     "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
 ];
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
 /// Writes all of it: one authority, the server, one certificate per client, and the key that signs the
 /// tokens of service accounts. All on the curve P-256, and valid for ever: tests jump in time.
-pub(crate) fn write(layout: &Layout) -> Result<()> {
+///
+/// `address` is where the API server is reached, `nodes` are the names and addresses of machines.
+pub(crate) fn write(
+    layout: &Layout,
+    address: Ipv4Addr,
+    nodes: &[(String, Ipv4Addr)],
+) -> Result<()> {
     let authority = authority()?;
     save(&layout.certificate(AUTHORITY), &authority.pem())?;
-    api_server(&authority, layout)?;
+    api_server(&authority, layout, address)?;
+    for (name, address) in nodes {
+        node(&authority, layout, name, *address)?;
+    }
     for (file, user, group) in CLIENTS {
         client(&authority, layout, file, user, group)?;
     }
@@ -79,11 +96,28 @@ fn authority() -> Result<Authority> {
     Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
 }
 
-fn api_server(authority: &Authority, layout: &Layout) -> Result<()> {
-    let mut params = CertificateParams::new(SERVER_NAMES.map(String::from))?;
+fn api_server(authority: &Authority, layout: &Layout, address: Ipv4Addr) -> Result<()> {
+    let mut names: Vec<_> = SERVER_NAMES.map(String::from).into();
+    names.push(address.to_string());
+    let mut params = CertificateParams::new(names)?;
     params.distinguished_name = subject("kube-apiserver", "");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     issue(authority, layout, SERVER, params)
+}
+
+/// A kubelet is a client of the API server, and a server for it.
+fn node(authority: &Authority, layout: &Layout, name: &str, address: Ipv4Addr) -> Result<()> {
+    let user = format!("system:node:{name}");
+    client(authority, layout, name, &user, "system:nodes")?;
+    let mut params = CertificateParams::new([name.into(), address.to_string()])?;
+    params.distinguished_name = subject(&user, "");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    issue(authority, layout, &serving(name), params)
+}
+
+/// The certificate a kubelet serves with.
+pub(crate) fn serving(node: &str) -> String {
+    format!("{node}-serving")
 }
 
 fn client(

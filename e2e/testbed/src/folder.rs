@@ -138,6 +138,11 @@ pub fn remove_folders_of_the_dead() {
     sweep(&env::temp_dir());
 }
 
+/// Whether a folder of that name, or what is named after it, has lost its owner.
+pub(crate) fn belongs_to_the_dead(name: &str) -> bool {
+    Owner::of(name).is_some_and(Owner::is_gone)
+}
+
 /// Removes folders without a living owner; what cannot be removed now is left to the next start.
 ///
 /// Limit: processes of another pid namespace that share this temporary folder look dead from here.
@@ -146,8 +151,7 @@ fn sweep(base: &Path) {
         return;
     };
     for entry in entries.flatten() {
-        let owner = entry.file_name().to_str().and_then(Owner::of);
-        if owner.is_some_and(Owner::is_gone) {
+        if entry.file_name().to_str().is_some_and(belongs_to_the_dead) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

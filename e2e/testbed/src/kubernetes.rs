@@ -3,6 +3,7 @@
 
 mod flags;
 mod options;
+mod seat;
 
 use std::fs;
 use std::future::Future;
@@ -18,9 +19,9 @@ use crate::component::Component;
 use crate::ground::Ground;
 use crate::process::Launch;
 use crate::{ports, tools};
-use flags::Ports;
 
 pub use options::Options;
+pub(crate) use seat::Seat;
 
 /// Time for one step of the start. Five seconds are usual; tests may share two cores with many others.
 const STEP_DEADLINE: Duration = Duration::from_mins(2);
@@ -73,7 +74,10 @@ impl Kubernetes {
         let binaries = Binaries::find().await?;
         let name = options.name();
         for _ in 0..ATTEMPTS {
-            let kubernetes = Self::prepare(name.clone(), &binaries)?;
+            let [etcd, api_server] = ports::free()?;
+            let seat = Seat::Loopback { etcd, api_server };
+            let ground = Ground::create(name.clone())?;
+            let kubernetes = Self::prepare(ground, &seat, &binaries)?;
             match kubernetes.boot(&options).await {
                 Err(_) if kubernetes.found_a_port_taken() => drop(kubernetes.ends_by_drop()),
                 Err(error) => return Err(error.context("failed to start Kubernetes")),
@@ -81,6 +85,18 @@ impl Kubernetes {
             }
         }
         bail!("failed to start Kubernetes: each of {ATTEMPTS} times a port was taken meanwhile")
+    }
+
+    /// Starts a control plane on a host of a network, with controllers for nodes.
+    pub(crate) async fn start_on_host(
+        ground: Ground,
+        seat: &Seat,
+        options: Options,
+    ) -> Result<Self> {
+        let kubernetes = Self::prepare(ground, seat, &Binaries::find().await?)?;
+        let booted = kubernetes.boot(&options.with_scheduler()).await;
+        booted.context("failed to start Kubernetes")?;
+        Ok(kubernetes)
     }
 
     /// One of the processes, to break and mend it.
@@ -114,29 +130,28 @@ impl Kubernetes {
     }
 
     /// Everything but the processes.
-    fn prepare(name: String, binaries: &Binaries) -> Result<Self> {
-        let ground = Ground::create(name)?;
+    fn prepare(ground: Ground, seat: &Seat, binaries: &Binaries) -> Result<Self> {
         let layout = ground.layout();
-        let [etcd, api_server] = ports::free()?;
-        let ports = Ports { etcd, api_server };
-        let url = ports.api_server_url();
-        certificates::write(&layout).context("failed to make certificates")?;
+        let url = seat.url();
+        certificates::write(&layout, seat.address(), seat.nodes())
+            .context("failed to make certificates")?;
         access::write_kubeconfigs(&layout, &url, &[ADMIN, CONTROLLER_MANAGER, SCHEDULER])?;
         fs::write(layout.audit_policy(), AUDIT_POLICY).context("failed to write a policy")?;
         let part = |name: &'static str, binary: &PathBuf, flags: Vec<String>| {
-            Component::new(Launch::new(name, binary, layout.log(name)).args(flags))
+            let launch = Launch::new(name, binary, layout.log(name)).args(flags);
+            Component::new(launch.wrapped(seat.enter()))
         };
         Ok(Self {
-            etcd: part("etcd", &binaries.etcd, flags::etcd(&layout, ports)),
+            etcd: part("etcd", &binaries.etcd, flags::etcd(&layout, seat)),
             api_server: part(
                 "kube-apiserver",
                 &binaries.api_server,
-                flags::api_server(&layout, ports),
+                flags::api_server(&layout, seat),
             ),
             controller_manager: part(
                 "kube-controller-manager",
                 &binaries.controller_manager,
-                flags::controller_manager(&layout),
+                flags::controller_manager(&layout, seat),
             ),
             scheduler: part(
                 "kube-scheduler",

@@ -6,6 +6,7 @@ mod access;
 pub mod audit;
 pub mod cassandra;
 mod certificates;
+pub mod cluster;
 mod component;
 pub mod faketime;
 mod folder;
@@ -30,6 +31,7 @@ pub mod wait;
 
 pub use access::{AGENT, Access, Namespace, Output};
 pub use cassandra::Cassandra;
+pub use cluster::Cluster;
 pub use component::Component;
 pub use folder::remove_folders_of_the_dead;
 pub use kubernetes::{Kubernetes, Options, Part};

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use testbed::process::{Launch, Process, Signal};
-use testbed::{Kubernetes, Options, Stock, VARIABLE, repository_crds, tools};
+use testbed::{Access, Cluster, Kubernetes, Options, Stock, VARIABLE, repository_crds, tools};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
 /// A command that was told to end is killed after this.
@@ -27,7 +27,7 @@ Environment:
   ORRERY_TOOLS        folder with kubernetes.sh, which builds the real parts [default: e2e/tools]
   KUBEBUILDER_ASSETS  folder with parts that are installed already";
 
-/// A real Kubernetes control plane, without nodes, and real stores, for tests and for trying things out.
+/// A real Kubernetes, with or without nodes, and real stores, for tests and for trying things out.
 #[derive(Parser)]
 #[command(after_help = ENVIRONMENT)]
 struct Arguments {
@@ -40,9 +40,21 @@ enum Task {
     /// Run a command with a control plane: tests in it share that one.
     Run {
         #[command(flatten)]
-        cluster: Cluster,
+        cluster: ControlPlane,
         /// The command and its arguments.
         #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+    /// Start a cluster in which pods run, for as long as a command runs, or until Ctrl-C. Needs root.
+    Nodes {
+        /// How many nodes.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+        count: u8,
+        /// An image (an OCI archive) to bring to every node; may be given more than once.
+        #[arg(long = "image", value_name = "FILE")]
+        images: Vec<PathBuf>,
+        /// A command and its arguments, run with KUBECONFIG set.
+        #[arg(last = true)]
         command: Vec<OsString>,
     },
     /// Make, once, the class archives that let Cassandra and Kafka start faster.
@@ -50,12 +62,12 @@ enum Task {
     /// Start a control plane and keep it until Ctrl-C.
     Up {
         #[command(flatten)]
-        cluster: Cluster,
+        cluster: ControlPlane,
     },
 }
 
 #[derive(Args)]
-struct Cluster {
+struct ControlPlane {
     /// Folder with the definitions to install [default: config/crd of the repository]
     #[arg(long, value_name = "DIR")]
     crds: Option<PathBuf>,
@@ -64,7 +76,7 @@ struct Cluster {
     scheduler: bool,
 }
 
-impl Cluster {
+impl ControlPlane {
     fn options(self) -> Result<Options> {
         let options = match self.crds {
             Some(folder) => Options::default().with_crds_in(&folder)?,
@@ -84,6 +96,11 @@ async fn main() -> Result<ExitCode> {
     let mut signals = Signals::listen()?;
     match Arguments::parse().task {
         Task::Run { cluster, command } => run(cluster.options()?, &command, &mut signals).await,
+        Task::Nodes {
+            count,
+            images,
+            command,
+        } => nodes(count, &images, &command, &mut signals).await,
         Task::Archives => archives(&mut signals).await,
         Task::Up { cluster } => up(cluster.options()?, &mut signals).await,
     }
@@ -129,6 +146,39 @@ async fn up(options: Options, signals: &mut Signals) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+async fn nodes(
+    count: u8,
+    images: &[PathBuf],
+    command: &[OsString],
+    signals: &mut Signals,
+) -> Result<ExitCode> {
+    let starting = async {
+        let cluster = Cluster::start(Options::default().named("nodes"), count).await?;
+        for image in images {
+            cluster.load(image).await?;
+        }
+        anyhow::Ok(cluster)
+    };
+    let cluster = tokio::select! {
+        started = starting => started?,
+        _ = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    let status = if command.is_empty() {
+        let hint = format!("export KUBECONFIG={}", cluster.kubeconfig().display());
+        writeln!(std::io::stdout(), "{hint}")?;
+        signals.next().await;
+        ExitStatus::default()
+    } else {
+        supervise(&cluster, command, signals).await?
+    };
+    if !status.success() {
+        let kept = cluster.control_plane().keep_logs()?;
+        eprintln!("testbed: logs kept in {}", kept.display());
+    }
+    cluster.shutdown().await?;
+    Ok(exit_code(status))
+}
+
 async fn archives(signals: &mut Signals) -> Result<ExitCode> {
     tokio::select! {
         made = testbed::make_class_archives() => made.map(|()| ExitCode::SUCCESS),
@@ -145,14 +195,17 @@ async fn start(options: Options, signals: &mut Signals) -> Result<Option<Kuberne
 }
 
 async fn supervise(
-    kubernetes: &Kubernetes,
+    cluster: &Access,
     command: &[OsString],
     signals: &mut Signals,
 ) -> Result<ExitStatus> {
     let (program, arguments) = command.split_first().context("no command")?;
     let process = Launch::in_foreground("the command", program)
         .args(arguments)
-        .envs([(VARIABLE, kubernetes.folder())])
+        .envs([
+            (VARIABLE, cluster.folder().to_owned()),
+            ("KUBECONFIG", cluster.kubeconfig()),
+        ])
         .spawn()?;
     tokio::select! {
         status = process.exited() => status,

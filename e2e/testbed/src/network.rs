@@ -40,6 +40,8 @@ pub struct Network {
     subnet: Subnet,
     router: Namespace,
     hosts: Vec<Namespace>,
+    /// What is behind hosts: the host's number, and a prefix.
+    behind: Vec<(usize, String)>,
 }
 
 impl Network {
@@ -55,6 +57,7 @@ impl Network {
             subnet,
             router,
             hosts: Vec::new(),
+            behind: Vec::new(),
         };
         for n in 1..=hosts {
             network.add_host(n, log).await?;
@@ -72,6 +75,22 @@ impl Network {
     pub fn enter(&self, n: usize) -> Result<[String; 4]> {
         let host = self.hosts.get(n).with_context(|| format!("no host {n}"))?;
         Ok(host.enter())
+    }
+
+    /// Sends what is for `prefix` to host `n`, which must forward it.
+    pub async fn route(&mut self, n: usize, prefix: &str) -> Result<()> {
+        let (host, device) = (self.address(n), n + 1);
+        let route = format!("route add {prefix} via {host} dev host-{device}\n");
+        self.router.ip(&route).await?;
+        self.behind.push((n, prefix.to_owned()));
+        Ok(())
+    }
+
+    /// Runs a script as host `n`.
+    pub(crate) async fn shell(&self, n: usize, script: &str) -> Result<()> {
+        let host = self.hosts.get(n).with_context(|| format!("no host {n}"))?;
+        host.run("sh", &["-ec", script], "").await?;
+        Ok(())
     }
 
     /// Loses everything that hosts of `from` send to hosts of `to`, until [`heal`](Self::heal).
@@ -99,13 +118,18 @@ impl Network {
         self.lose(other, one).await
     }
 
-    /// Cuts a host off from everybody, this machine included.
+    /// Cuts a host, and what is behind it, off from everybody, this machine included.
     pub async fn isolate(&self, n: usize) -> Result<()> {
-        let host = self.address(n);
-        let rules = format!(
-            "rule add pref {CUT} from {host} blackhole\nrule add pref {CUT} to {host} blackhole\n"
-        );
-        self.router.ip(&rules).await
+        let behind = self.behind.iter().filter(|(host, _)| *host == n);
+        let prefixes = behind.map(|(_, prefix)| prefix.clone());
+        let rules: Vec<_> = [self.address(n).to_string()]
+            .into_iter()
+            .chain(prefixes)
+            .map(|it| {
+                format!("rule add pref {CUT} from {it} blackhole\nrule add pref {CUT} to {it} blackhole\n")
+            })
+            .collect();
+        self.router.ip(&rules.concat()).await
     }
 
     /// Undoes every cut.

@@ -46,6 +46,11 @@ pub async fn kstatus() -> Result<PathBuf> {
     built("kstatus.sh", "kstatus").await
 }
 
+/// Runs Lua as Argo CD does.
+pub async fn glua() -> Result<PathBuf> {
+    built("glua.sh", "glua").await
+}
+
 /// What a script below `e2e/tools` prints: the path of what it has built, fetched or found.
 pub(crate) async fn printed(script: &'static str) -> Result<PathBuf> {
     let cell = {
@@ -150,9 +155,11 @@ mod tests {
         let rules = "groups: [{name: g, rules: [{alert: A, expr: up == 0}]}]";
         let checked = shell(&promtool().await.unwrap(), &["check", "rules"], rules).await;
         assert!(checked.contains("1 rules found"), "{checked}");
-        let job = r#"{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}"#;
+        let job = r#"{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "generation": 1}}"#;
         let status = shell(&kstatus().await.unwrap(), &[], job).await;
         assert!(status.starts_with("InProgress\t"), "{status}");
+        let sum = shell(&glua().await.unwrap(), &["-e", "print(1 + 2)"], "").await;
+        assert_eq!(sum, "3\n");
     }
 
     async fn shell(program: &Path, args: &[&str], input: &str) -> String {

@@ -25,13 +25,18 @@ func main() {
 func run(in io.Reader, out io.Writer) error {
 	documents := json.NewDecoder(bufio.NewReader(in))
 	for {
-		var object map[string]any
-		if err := documents.Decode(&object); errors.Is(err, io.EOF) {
+		var document json.RawMessage
+		if err := documents.Decode(&document); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			return fmt.Errorf("not a JSON object: %w", err)
+			return fmt.Errorf("not JSON: %w", err)
 		}
-		result, err := status.Compute(&unstructured.Unstructured{Object: object})
+		// Kubernetes' own decoder: whole numbers stay whole.
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(document); err != nil {
+			return fmt.Errorf("not an object: %w", err)
+		}
+		result, err := status.Compute(object)
 		if err != nil {
 			return err
 		}

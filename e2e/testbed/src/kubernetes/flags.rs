@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
-use crate::certificates::{AUTHORITY, CONTROLLER_MANAGER, SCHEDULER, SERVER, SERVICE_ACCOUNTS};
+use super::Seat;
+use crate::certificates::{
+    API_SERVER_CLIENT, AUTHORITY, CONTROLLER_MANAGER, SCHEDULER, SERVER, SERVICE_ACCOUNTS,
+};
 use crate::layout::Layout;
 
 /// What tests rely on: owner references, namespaces, service accounts, workloads and their quotas.
@@ -32,49 +35,30 @@ const CONTROLLERS: &[&str] = &[
     "validatingadmissionpolicy-status-controller",
 ];
 
-/// The ports of 127.0.0.1 a cluster listens on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ports {
-    pub(super) etcd: u16,
-    pub(super) api_server: u16,
-}
-
-impl Ports {
-    pub(super) fn etcd_url(self) -> String {
-        format!("http://127.0.0.1:{}", self.etcd)
-    }
-
-    pub(super) fn api_server_url(self) -> String {
-        format!("https://127.0.0.1:{}", self.api_server)
-    }
-}
-
 /// A single member; its peer port is never used, so any will do. The data need not survive the machine.
-pub(super) fn etcd(layout: &Layout, ports: Ports) -> Vec<String> {
+pub(super) fn etcd(layout: &Layout, seat: &Seat) -> Vec<String> {
     vec![
         flag("data-dir", layout.etcd_data()),
-        flag("listen-client-urls", ports.etcd_url()),
-        flag("advertise-client-urls", ports.etcd_url()),
+        flag("listen-client-urls", seat.etcd_url()),
+        flag("advertise-client-urls", seat.etcd_url()),
         flag("listen-peer-urls", "http://127.0.0.1:0"),
         flag("log-level", "warn"),
         "--unsafe-no-fsync".into(),
     ]
 }
 
-pub(super) fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
-    vec![
-        flag("etcd-servers", ports.etcd_url()),
-        flag("bind-address", "127.0.0.1"),
-        flag("advertise-address", "127.0.0.1"),
-        flag("secure-port", ports.api_server.to_string()),
-        // The default would publish 127.0.0.1 as the endpoint of the `kubernetes` service, which is refused.
-        flag("endpoint-reconciler-type", "none"),
+pub(super) fn api_server(layout: &Layout, seat: &Seat) -> Vec<String> {
+    let mut flags = vec![
+        flag("etcd-servers", seat.etcd_url()),
+        flag("bind-address", seat.address().to_string()),
+        flag("advertise-address", seat.address().to_string()),
+        flag("secure-port", seat.port().to_string()),
         flag("service-cluster-ip-range", "10.96.0.0/16"),
         flag("tls-cert-file", layout.certificate(SERVER)),
         flag("tls-private-key-file", layout.key(SERVER)),
         flag("client-ca-file", layout.certificate(AUTHORITY)),
         flag("anonymous-auth", "false"),
-        flag("authorization-mode", "RBAC"),
+        flag("authorization-mode", "Node,RBAC"),
         flag("service-account-issuer", "https://kubernetes.default.svc"),
         flag(
             "service-account-key-file",
@@ -89,13 +73,41 @@ pub(super) fn api_server(layout: &Layout, ports: Ports) -> Vec<String> {
         // Not buffered, and never moved away while tests read it.
         flag("audit-log-mode", "blocking"),
         flag("audit-log-maxsize", "10000"),
+    ];
+    match seat {
+        // The default would publish 127.0.0.1 as the endpoint of the `kubernetes` service, which is refused.
+        Seat::Loopback { .. } => flags.push(flag("endpoint-reconciler-type", "none")),
+        Seat::Host { .. } => flags.extend(kubelets(layout)),
+    }
+    flags
+}
+
+/// What an API server needs that has nodes.
+fn kubelets(layout: &Layout) -> [String; 6] {
+    [
+        flag("enable-admission-plugins", "NodeRestriction"),
+        flag("allow-privileged", "true"),
+        flag(
+            "kubelet-certificate-authority",
+            layout.certificate(AUTHORITY),
+        ),
+        flag(
+            "kubelet-client-certificate",
+            layout.certificate(API_SERVER_CLIENT),
+        ),
+        flag("kubelet-client-key", layout.key(API_SERVER_CLIENT)),
+        flag("kubelet-preferred-address-types", "InternalIP"),
     ]
 }
 
-pub(super) fn controller_manager(layout: &Layout) -> Vec<String> {
+pub(super) fn controller_manager(layout: &Layout, seat: &Seat) -> Vec<String> {
     let mut flags = client(layout, CONTROLLER_MANAGER);
+    match seat {
+        Seat::Loopback { .. } => flags.push(flag("controllers", CONTROLLERS.join(","))),
+        // All of them; and a node that is silent is given up sooner than after 50 seconds.
+        Seat::Host { .. } => flags.push(flag("node-monitor-grace-period", "16s")),
+    }
     flags.extend([
-        flag("controllers", CONTROLLERS.join(",")),
         flag("root-ca-file", layout.certificate(AUTHORITY)),
         // Controllers hold themselves back by default, which costs two seconds of every start.
         flag("kube-api-qps", "1000"),

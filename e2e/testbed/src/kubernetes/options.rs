@@ -54,7 +54,7 @@ impl Options {
         &self.crds
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         self.name.clone().unwrap_or_else(ground::test_name)
     }
 }

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Runs the cases that need pods: starts two private nodes, brings our image to them, and ends them. ONLY is a part of the
+# name of a case.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. e2e/tools/lib.sh
+only=${1:-}
+[ "$(id -u)" = 0 ] || die "nodes need root: run make e2e as root"
+
+scripts/prepare.sh node
+PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
+scripts/image.sh
+cargo build --quiet --package testbed
+cargo test --quiet --package e2e --package testbed --test node --test cluster --no-run
+arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+exec target/debug/testbed nodes --count 2 --image "target/image/orrery-$arch.tar" -- bash -euo pipefail -c '
+  helm install orrery-crds charts/orrery-crds --wait >/dev/null
+  cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
+' e2e "$only"

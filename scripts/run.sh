@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Runs Orrery: in a private cluster of one node, or with CLUSTER=current in the one that the kubeconfig points to.
+# DETACH=1 leaves the private cluster running in the background; `run.sh stop` ends it.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. e2e/tools/lib.sh
+state=target/run
+
+running() { # the process of a detached run
+  local pid
+  pid=$(cat $state/pid 2>/dev/null) && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = testbed ] && echo "$pid"
+}
+
+stop() {
+  local pid
+  pid=$(running) || { say "nothing runs in the background"; return 0; }
+  kill -TERM "$pid"
+  while [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = testbed ]; do sleep 0.2; done
+  rm -rf $state
+  say "stopped"
+}
+
+if [ "${1:-}" = stop ]; then
+  stop
+  exit
+fi
+
+case ${CLUSTER:-private} in
+  private) ;;
+  current)
+    [ -n "${IMAGE:-}" ] || die "CLUSTER=current needs IMAGE, a registry/name:tag that your cluster can pull: make image, push target/image/*.tar, then make run CLUSTER=current IMAGE=…"
+    exec scripts/install.sh
+    ;;
+  *) die "CLUSTER=$CLUSTER is neither private (the default) nor current" ;;
+esac
+[ "$(id -u)" = 0 ] || die "a private node needs root: run as root, or use your own cluster with make run CLUSTER=current IMAGE=…"
+! running >/dev/null || die "a run is in the background already: make stop ends it"
+
+scripts/prepare.sh node
+export IMAGE=${IMAGE:-localhost/orrery:dev}
+scripts/image.sh
+cargo build --quiet --package testbed
+arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+run=(target/debug/testbed nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)
+say "starting a private cluster"
+[ -n "${DETACH:-}" ] || exec "${run[@]}"
+
+mkdir -p $state
+setsid nohup "${run[@]}" >$state/log 2>&1 </dev/null &
+echo $! >$state/pid
+tail --pid $! --follow $state/log &
+follow=$!
+until grep -q '^Ctrl-C ends' $state/log; do
+  running >/dev/null || { wait $follow; rm -rf $state; die "the run ended"; }
+  sleep 0.5
+done
+kill $follow
+say "goes on in the background; make stop ends it"
