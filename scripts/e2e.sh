@@ -9,10 +9,10 @@ only=${1:-}
 
 scripts/prepare.sh node
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
-scripts/image.sh
+arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+scripts/image.sh localhost/orrery:dev "$arch"
 cargo build --quiet --package testbed
 cargo test --quiet --package e2e --package testbed --test node --test cluster --no-run
-arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 exec target/debug/testbed nodes --count 2 --image "target/image/orrery-$arch.tar" -- bash -euo pipefail -c '
   helm install orrery-crds charts/orrery-crds --wait >/dev/null
   cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}

@@ -38,9 +38,9 @@ esac
 
 scripts/prepare.sh node
 export IMAGE=${IMAGE:-localhost/orrery:dev}
-scripts/image.sh
-cargo build --quiet --package testbed
 arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+scripts/image.sh "$IMAGE" "$arch"
+cargo build --quiet --package testbed
 run=(target/debug/testbed nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)
 say "starting a private cluster"
 [ -n "${DETACH:-}" ] || exec "${run[@]}"

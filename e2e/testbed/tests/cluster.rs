@@ -11,7 +11,7 @@ const SOON: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn pods_run_find_each_other_and_keep_their_volumes() -> Result<()> {
-    let cluster = Cluster::start(Options::default(), 2).await?;
+    let mut cluster = Cluster::start(Options::default(), 2).await?;
     let folder = cluster.folder().to_owned();
     cluster
         .apply_yaml(include_str!("cluster/pods.yaml"))
@@ -54,25 +54,26 @@ async fn pods_run_find_each_other_and_keep_their_volumes() -> Result<()> {
     ensure!(kubectl(&["exec", "server", "--", "id", "-u"]).await?.trim() == "65532");
     ensure!(kubectl(&["logs", "server"]).await?.contains("serving"));
 
-    let ready = async |expected: &str| {
-        let path = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-        eventually("the node to be seen", SOON, async || {
-            let status = cluster
-                .kubectl(&["get", "node", "node-2", path])
-                .await?
-                .ok()?;
-            ensure!(status == expected, "{status}");
-            Ok(Some(()))
-        })
-        .await
-    };
     cluster.network().isolate(1).await?;
-    ready("Unknown").await?;
+    second_node_is(&cluster, "Unknown").await?;
     cluster.network().heal().await?;
-    ready("True").await?;
+    second_node_is(&cluster, "True").await?;
+    drop(cluster.lose_node(1));
+    second_node_is(&cluster, "Unknown").await?;
 
     cluster.shutdown().await?;
     nothing_is_left(&folder.to_string_lossy())
+}
+
+async fn second_node_is(cluster: &Cluster, ready: &str) -> Result<()> {
+    let path = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
+    eventually("the second node to be seen so", SOON, async || {
+        let seen = cluster.kubectl(&["get", "node", "node-2", path]).await?;
+        let seen = seen.ok()?;
+        ensure!(seen == ready, "{seen}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Neither a process nor a control group nor a mount nor a folder.
