@@ -196,13 +196,12 @@ async fn places(network: &mut Network, layout: &Layout, nodes: u8) -> Result<Vec
         let pods = format!("10.244.{n}.0/24");
         network.route(n, &pods).await?;
         // Replies between pods of one bridge must pass the same rules as everybody else's.
-        let forward = "modprobe br_netfilter 2>/dev/null || true
-            echo 1 >/proc/sys/net/ipv4/ip_forward
+        let forward = "echo 1 >/proc/sys/net/ipv4/ip_forward
             echo 1 >/proc/sys/net/bridge/bridge-nf-call-iptables";
         network
             .shell(n, forward)
             .await
-            .context("failed to make a node forward")?;
+            .context("failed to make a node forward; if /proc/sys/net/bridge is missing: modprobe br_netfilter")?;
         places.push(Place {
             name: format!("node-{}", n + 1),
             address: network.address(n),
