@@ -1,11 +1,14 @@
 # The content of `make image`, for where Docker or Podman exists: docker build --tag localhost/orrery:dev .
-FROM rust:1.95-alpine AS build
-RUN apk add --no-cache musl-dev
+FROM docker.io/library/rust:1.95-slim-bookworm AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends musl-tools && \
+    rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /orrery
 COPY . .
-RUN while read -r package binary; do \
-      cargo build --locked --release --package "$package" --bin "$binary" && \
-      install -D -m 755 "target/release/$binary" "/image/usr/bin/$binary" || exit 1; \
+# Where crates were is no part of the programs.
+RUN export RUSTFLAGS="--remap-path-prefix=$CARGO_HOME=/cargo" target="$(uname -m)-unknown-linux-musl" && \
+    while read -r package binary; do \
+      cargo build --locked --release --target "$target" --package "$package" --bin "$binary" && \
+      install -D -m 755 "target/$target/release/$binary" "/image/usr/bin/$binary" || exit 1; \
     done < e2e/image/binaries && \
     cp -r e2e/image/files/. /image/
 

@@ -14,6 +14,6 @@ scripts/image.sh localhost/orrery:dev "$arch"
 cargo build --quiet --package testbed
 cargo test --quiet --package e2e --package testbed --test node --test cluster --no-run
 exec target/debug/testbed nodes --count 2 --image "target/image/orrery-$arch.tar" -- bash -euo pipefail -c '
-  helm install orrery-crds charts/orrery-crds --wait >/dev/null
+  helm install orrery-crds charts/orrery-crds --namespace orrery-system --create-namespace --wait >/dev/null
   cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
 ' e2e "$only"

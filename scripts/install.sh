@@ -1,31 +1,93 @@
 #!/usr/bin/env bash
 # Installs Orrery by Helm into the cluster that KUBECONFIG points to, as a user would, applies the samples and waits until
-# they are Ready. IMAGE names the image; with --stay it then shows what changes, until Ctrl-C.
+# they are Ready. IMAGE names the image; with --stay it then shows what changes, until Ctrl-C. What could not be finished is
+# taken back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
-PATH=$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH
+# A user of a cluster has these; who has not gets ours.
+command -v kubectl >/dev/null || PATH=$(e2e/tools/kubernetes.sh):$PATH
+command -v helm >/dev/null || PATH=$(e2e/tools/helm.sh):$PATH
 
 namespace=orrery-system
+sample=config/samples/checksumschedule.yaml
 image=${IMAGE:?}
 repository=${image%:*}
 tag=${image##*:}
 [[ $image == */*:* && $tag != */* ]] || die "IMAGE=$image is not registry/name:tag, such as registry.example.com/orrery:1.0.0"
 
-version=$(kubectl version --output=json --request-timeout=10s 2>/dev/null | sed -n '/serverVersion/,$ s/.*"gitVersion": "v\([0-9.]*\).*/\1/p') || true
-[ -n "$version" ] || die "no Kubernetes answers at $(kubectl config view --minify --output='jsonpath={.clusters[0].cluster.server}' 2>/dev/null || echo "the cluster of KUBECONFIG"): check KUBECONFIG, or leave CLUSTER out to get a cluster of your own"
-at_least "$version" 1.33 || die "the cluster has Kubernetes $version, but 1.33 or newer is needed"
+in_system() { kubectl --namespace $namespace "$@"; }
+is_there() { [ -n "$(in_system get "$@" --ignore-not-found --output=name)" ]; }
+has_release() { helm status "$1" --namespace $namespace >/dev/null 2>&1; }
 
+check_cluster() {
+  local version owner
+  version=$(kubectl version --output=json --request-timeout=10s 2>/dev/null | sed -n '/serverVersion/,$ s/.*"gitVersion": "v\([0-9.]*\).*/\1/p') || true
+  [ -n "$version" ] || die "no Kubernetes answers at $(kubectl config view --minify --output='jsonpath={.clusters[0].cluster.server}' 2>/dev/null || echo "the cluster of KUBECONFIG"): check KUBECONFIG, or leave CLUSTER out to get a cluster of your own"
+  at_least "$version" 1.33 || die "the cluster has Kubernetes $version, but 1.33 or newer is needed"
+  if is_there deployment/orrery-operator && ! has_release orrery; then
+    die "Orrery is in the namespace $namespace already, but was not installed by Helm: upgrade it the way it was installed, or remove it first (docs/installing.md)"
+  fi
+  owner=$(kubectl get crd checksumruns.orrery.dev --ignore-not-found \
+    --output='jsonpath={.metadata.annotations.meta\.helm\.sh/release-namespace}/{.metadata.annotations.meta\.helm\.sh/release-name}')
+  case $owner in
+    "" | $namespace/orrery-crds) ;;
+    /) die "the cluster has Orrery's definitions already, but not from Helm: remove them, or install as docs/installing.md says for kustomize" ;;
+    *) die "the Helm release $owner has Orrery's definitions already: upgrade that one, as docs/installing.md says" ;;
+  esac
+}
+
+# What a failure leaves: what there was before.
+had_namespace='' had_definitions='' had_release=''
+look_around() {
+  ! is_there namespace/$namespace || had_namespace=yes
+  ! is_there crd/checksumruns.orrery.dev || had_definitions=yes
+  ! has_release orrery || had_release=yes
+}
+fail() { # why
+  say "taking back what was begun"
+  if [ -n "$had_release" ]; then
+    helm rollback orrery --namespace $namespace --wait --timeout 2m >/dev/null 2>&1 || true
+  else
+    helm uninstall orrery --namespace $namespace --cascade foreground --wait --timeout 2m >/dev/null 2>&1 || true
+  fi
+  if [ -z "$had_definitions" ]; then
+    helm uninstall orrery-crds --namespace $namespace >/dev/null 2>&1 || true
+    kubectl delete -k config/crd --ignore-not-found --timeout=1m >/dev/null 2>&1 || true
+  fi
+  [ -n "$had_namespace" ] || kubectl delete namespace $namespace --ignore-not-found --timeout=1m >/dev/null 2>&1 || true
+  die "$1"
+}
+
+await_operator() {
+  local deadline=$((SECONDS + 180)) reasons
+  until in_system rollout status deployment/orrery-operator --timeout=1s >/dev/null 2>&1; do
+    reasons=$(in_system get pods --selector=app.kubernetes.io/name=orrery-operator \
+      --output='jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}')
+    case $reasons in
+      *ImagePullBackOff* | *InvalidImageName* | *ErrImageNeverPull*)
+        fail "no node finds the image $image: push it to a registry that the cluster can pull from (docs/image.md)" ;;
+      *CrashLoopBackOff*)
+        fail "the operator ends right after its start: $(in_system logs deployment/orrery-operator --tail=1 2>&1)" ;;
+    esac
+    [ $SECONDS -lt $deadline ] || fail "the operator is not ready after 3 minutes: $(in_system get pods --no-headers | tr -s ' ' | head -n 2 | tr '\n' ';')"
+  done
+}
+
+check_cluster
+look_around
 began=$SECONDS
-step "helm install orrery-crds" helm upgrade --install orrery-crds charts/orrery-crds --namespace $namespace --create-namespace --wait --timeout 2m
+step "helm install orrery-crds" helm upgrade --install orrery-crds charts/orrery-crds --namespace $namespace --create-namespace --wait --timeout 2m ||
+  fail "helm could not install the definitions"
 kubectl label namespace $namespace --overwrite pod-security.kubernetes.io/enforce=restricted >/dev/null
-step "helm install orrery" helm upgrade --install orrery charts/orrery --namespace $namespace --wait --timeout 3m \
+step "helm install orrery" helm upgrade --install orrery charts/orrery --namespace $namespace \
   --set "image.repository=$repository" --set-string "image.tag=$tag" ||
-  { kubectl --namespace $namespace get pods >&2; die "the operator is not ready: is $image where the nodes find it?"; }
+  fail "helm could not install the operator"
+await_operator
 say "all pods are ready $((SECONDS - began)) s after the first command"
-kubectl apply --filename config/samples/checksumschedule.yaml >&2
-kubectl wait --for=condition=Ready --timeout=1m --filename config/samples/checksumschedule.yaml >/dev/null ||
-  die "the sample did not become Ready: $(kubectl get --filename config/samples/checksumschedule.yaml --output='jsonpath={.status.conditions}')"
+kubectl apply --filename $sample >&2
+kubectl wait --for=condition=Ready --timeout=1m --filename $sample >/dev/null ||
+  die "the sample did not become Ready: $(kubectl get --filename $sample --output='jsonpath={.status.conditions}')"
 
 echo
 kubectl get orrery --all-namespaces

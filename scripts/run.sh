@@ -4,19 +4,26 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
-state=target/run
+target=${CARGO_TARGET_DIR:-target}
+state=$target/run
+
+born() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; } # tells a process from a later one with the same id
 
 running() { # the process of a detached run
-  local pid
-  pid=$(cat $state/pid 2>/dev/null) && [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = testbed ] && echo "$pid"
+  local pid born
+  read -r pid born 2>/dev/null <"$state/process" && [ "$(born "$pid")" = "$born" ] && echo "$pid"
 }
 
 stop() {
-  local pid
-  pid=$(running) || { say "nothing runs in the background"; return 0; }
+  local pid deadline=$((SECONDS + 60))
+  pid=$(running) || { rm -rf "$state"; say "nothing runs in the background"; return 0; }
   kill -TERM "$pid"
-  while [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = testbed ]; do sleep 0.2; done
-  rm -rf $state
+  while running >/dev/null; do
+    # All that it started is tied to it, and ends too.
+    [ $SECONDS -lt $deadline ] || { say "it does not end, and is killed"; kill -KILL "$pid"; break; }
+    sleep 0.2
+  done
+  rm -rf "$state"
   say "stopped"
 }
 
@@ -41,17 +48,18 @@ export IMAGE=${IMAGE:-localhost/orrery:dev}
 arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 scripts/image.sh "$IMAGE" "$arch"
 cargo build --quiet --package testbed
-run=(target/debug/testbed nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)
+run=("$target/debug/testbed" nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)
+PATH=$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH
 say "starting a private cluster"
 [ -n "${DETACH:-}" ] || exec "${run[@]}"
 
-mkdir -p $state
-setsid nohup "${run[@]}" >$state/log 2>&1 </dev/null &
-echo $! >$state/pid
-tail --pid $! --follow $state/log &
+mkdir -p "$state"
+setsid nohup "${run[@]}" >"$state/log" 2>&1 </dev/null &
+echo "$! $(born $!)" >"$state/process"
+tail --pid $! --follow "$state/log" &
 follow=$!
-until grep -q '^Ctrl-C ends' $state/log; do
-  running >/dev/null || { wait $follow; rm -rf $state; die "the run ended"; }
+until grep -q '^Ctrl-C ends' "$state/log"; do
+  running >/dev/null || { wait $follow; rm -rf "$state"; die "the run ended"; }
   sleep 0.5
 done
 kill $follow

@@ -66,7 +66,8 @@ struct RequestLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct WatchLabels {
     kind: String,
-    namespace: String,
+    /// Not `namespace`: Prometheus gives that name to the namespace of the pod it asked.
+    watched_namespace: String,
 }
 
 fn seconds() -> Histogram {
@@ -219,7 +220,7 @@ impl Metrics {
     pub fn watch(&self, kind: &str, namespace: &str) -> (Gauge, Counter) {
         let labels = WatchLabels {
             kind: kind.into(),
-            namespace: namespace.into(),
+            watched_namespace: namespace.into(),
         };
         (
             self.watch_activity.get_or_create(&labels).clone(),

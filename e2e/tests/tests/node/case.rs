@@ -1,11 +1,13 @@
-//! One case on the real node: a namespace of its own, with Pod Security *restricted*, and an operator that Helm installed
+//! One case on real nodes: a namespace of its own, with Pod Security *restricted*, and an operator that Helm installed
 //! there. In: values. Out: what kubectl, helm and Flux say.
 
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::{operator::repository, render};
 use testbed::{Namespace, Shared, tools, wait::eventually};
+
+use crate::{evidence, statuses::Statuses};
 
 /// Pods start in seconds; two cores may be busy with other cases.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
@@ -14,19 +16,59 @@ pub(crate) const SOON: Duration = Duration::from_mins(2);
 const IMAGE: &str = "localhost/orrery";
 const TAG: &str = "dev";
 
+/// A schedule as users are shown it, and its name.
+pub(crate) const SAMPLE: &str = "config/samples/checksumschedule.yaml";
+pub(crate) const SCHEDULE: &str = "checksumschedule/nightly";
+
 /// The deployment, its service and its lease.
 pub(crate) const OPERATOR: &str = "orrery-operator";
 
 pub(crate) struct Case {
     pub(crate) cluster: Shared,
     pub(crate) namespace: Namespace,
+    statuses: Statuses,
     helm: PathBuf,
     kstatus: PathBuf,
 }
 
 impl Case {
-    /// A namespace in which only restricted pods may run.
-    pub(crate) async fn begin(name: &str) -> Result<Self> {
+    /// Plays a case in a namespace in which only restricted pods may run. Whatever the case is about: every status that
+    /// was seen meanwhile means to Flux what it means to us, and the operator asked for nothing it may not have. What
+    /// tells why a case failed is kept.
+    pub(crate) async fn play(
+        name: &str,
+        body: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        let case = Self::begin(name).await?;
+        let played = async {
+            body(&case).await?;
+            case.statuses.agree_with(&case.kstatus).await?;
+            evidence::nothing_forbidden_nothing_secret(&case.cluster, &case.namespace)
+        };
+        match played.await {
+            Ok(_) => case.end().await,
+            Err(error) => {
+                let kept = evidence::keep(&case, name).await?;
+                Err(error.context(format!("what there was is in {}", kept.display())))
+            }
+        }
+    }
+
+    /// The same with an operator that sees this namespace only, and a schedule, both ready.
+    pub(crate) async fn play_with_operator(
+        name: &str,
+        body: impl AsyncFnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        Self::play(name, async |case| {
+            case.install(&[]).await?;
+            case.apply(SAMPLE).await?;
+            case.flux_says("Current").await?;
+            body(case).await
+        })
+        .await
+    }
+
+    async fn begin(name: &str) -> Result<Self> {
         ensure!(
             std::env::var_os(testbed::VARIABLE).is_some(),
             "these cases need nodes: run `make e2e`"
@@ -37,18 +79,12 @@ impl Case {
         let label = ["label", "namespace", &namespace, enforce];
         cluster.kubectl(&label).await?.ok()?;
         Ok(Self {
+            statuses: Statuses::watch(&cluster, &namespace).await?,
             namespace,
             cluster,
             helm: tools::helm().await?,
             kstatus: tools::kstatus().await?,
         })
-    }
-
-    /// The same with an operator that sees this namespace only, ready.
-    pub(crate) async fn with_operator(name: &str) -> Result<Self> {
-        let case = Self::begin(name).await?;
-        case.install(&[]).await?;
-        Ok(case)
     }
 
     /// Installs the operator, or changes it, and waits until it is ready.
@@ -70,11 +106,7 @@ impl Case {
         for value in values {
             args.extend(["--set", value]);
         }
-        let installed = self.helm(&args).await;
-        if installed.is_err() {
-            eprintln!("{}", self.kubectl(&["get", "pods,events"]).await?);
-        }
-        installed.map(|_| ())
+        self.helm(&args).await.map(|_| ())
     }
 
     /// What helm prints.
@@ -112,11 +144,11 @@ impl Case {
             .await
     }
 
-    /// Waits until Flux would call the object this: `Current`, `InProgress` or `Failed`.
-    pub(crate) async fn flux_says(&self, object: &str, expected: &str) -> Result<()> {
-        let what = format!("{object} to be {expected}");
+    /// Waits until Flux would call the sample this: `Current`, `InProgress` or `Failed`.
+    pub(crate) async fn flux_says(&self, expected: &str) -> Result<()> {
+        let what = format!("{SCHEDULE} to be {expected}");
         eventually(&what, SOON, async || {
-            let json = self.kubectl(&["get", object, "--output=json"]).await?;
+            let json = self.kubectl(&["get", SCHEDULE, "--output=json"]).await?;
             let said = render::run_with(&self.kstatus, &[], &json).await?.ok()?;
             ensure!(said.starts_with(expected), "{said}");
             Ok(Some(()))
@@ -136,21 +168,15 @@ impl Case {
         .await
     }
 
-    /// Removes the operator and the namespace, and waits until both are gone.
-    pub(crate) async fn end(self) -> Result<()> {
-        self.helm(&["uninstall", "orrery", "--wait"]).await?;
-        let left = self
-            .kubectl(&[
-                "get",
-                "deployments,services,roles,rolebindings",
-                "--output=name",
-            ])
+    /// Removes the operator, if there is one, and the namespace, and waits until both are gone.
+    async fn end(self) -> Result<()> {
+        self.helm(&["uninstall", "orrery", "--wait", "--ignore-not-found"])
             .await?;
+        let kinds = "deployments,services,roles,rolebindings";
+        let left = self.kubectl(&["get", kinds, "--output=name"]).await?;
         let ours: Vec<_> = left.lines().filter(|it| it.contains("orrery")).collect();
-        if !ours.is_empty() {
-            bail!("left after the uninstall: {ours:?}");
-        }
-        let delete = ["delete", "namespace", &self.namespace, "--timeout=2m"];
+        ensure!(ours.is_empty(), "left after the uninstall: {ours:?}");
+        let delete = ["delete", "namespace", &self.namespace, "--timeout=50s"];
         self.cluster.kubectl(&delete).await?.ok()?;
         Ok(())
     }

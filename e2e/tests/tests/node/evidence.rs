@@ -1,0 +1,77 @@
+//! What a case leaves to be looked at. In: a case. Out: what its operator asked for, or a folder that tells why it failed.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::{Result, ensure};
+use e2e::{history::History, operator::repository};
+use testbed::Access;
+
+use crate::case::Case;
+
+/// File name, and what kubectl is asked.
+const QUESTIONS: [(&str, &[&str]); 5] = [
+    (
+        "objects.yaml",
+        &[
+            "get",
+            "all,orrery,leases,persistentvolumeclaims,poddisruptionbudgets",
+            "--output=yaml",
+        ],
+    ),
+    (
+        "events.txt",
+        &["get", "events", "--sort-by=.metadata.creationTimestamp"],
+    ),
+    ("pods.txt", &["describe", "pods"]),
+    (
+        "logs.txt",
+        &[
+            "logs",
+            "--selector=app.kubernetes.io/name=orrery-operator",
+            "--prefix",
+            "--tail=-1",
+        ],
+    ),
+    (
+        "logs-before.txt",
+        &[
+            "logs",
+            "--selector=app.kubernetes.io/name=orrery-operator",
+            "--prefix",
+            "--tail=-1",
+            "--previous",
+        ],
+    ),
+];
+
+/// Writes objects, events and logs into a folder of this case.
+pub(crate) async fn keep(case: &Case, name: &str) -> Result<PathBuf> {
+    let folder = repository()
+        .join("target/testbed-logs")
+        .join(format!("case-{name}"));
+    fs::create_dir_all(&folder)?;
+    for (file, question) in QUESTIONS {
+        // That there is no answer is worth knowing too.
+        let answer = case
+            .kubectl(question)
+            .await
+            .unwrap_or_else(|error| format!("{error:#}\n"));
+        fs::write(folder.join(file), answer)?;
+    }
+    Ok(folder)
+}
+
+/// What the operators of a namespace have asked for so far. Says how many requests that were.
+pub(crate) fn nothing_forbidden_nothing_secret(cluster: &Access, namespace: &str) -> Result<usize> {
+    let history = History::read(&cluster.audit())?;
+    let account = format!("system:serviceaccount:{namespace}:");
+    let ours = history.events().iter();
+    let ours = ours.filter(|event| event.user.username.starts_with(&account));
+    let mut seen = 0;
+    for event in ours {
+        seen += 1;
+        ensure!(event.code() != Some(403), "forbidden: {event:?}");
+        ensure!(!event.is_about("", "secrets"), "a secret: {event:?}");
+    }
+    Ok(seen)
+}

@@ -1,0 +1,180 @@
+//! `make run` and `make stop` where they cannot do their work: one line that says what to do, and nothing is begun.
+
+use std::{path::Path, process::Output, time::Duration};
+
+use anyhow::{Context, Result, ensure};
+use e2e::operator::repository;
+use testbed::tools;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    process::Command,
+    time::timeout,
+};
+
+const DEADLINE: Duration = Duration::from_secs(50);
+
+/// `make`, with a folder of its own for what it builds and for what runs in the background.
+struct Make {
+    target: tempfile::TempDir,
+    kubeconfig: String,
+}
+
+impl Make {
+    fn new() -> Result<Self> {
+        Ok(Self {
+            target: tempfile::tempdir()?,
+            kubeconfig: "/dev/null".into(),
+        })
+    }
+
+    /// With a kubeconfig for the server at this address.
+    fn with_server(address: &str) -> Result<Self> {
+        let mut make = Self::new()?;
+        let path = make.target.path().join("kubeconfig");
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: it,\
+              contexts: [{{name: it, context: {{cluster: it, user: it}}}}],\
+              clusters: [{{name: it, cluster: {{server: 'http://{address}'}}}}],\
+              users: [{{name: it, user: {{}}}}]}}"
+        );
+        std::fs::write(&path, text)?;
+        make.kubeconfig = path.to_string_lossy().into_owned();
+        Ok(make)
+    }
+
+    /// As if an earlier run had left this behind.
+    fn with_earlier_run(process: &str) -> Result<Self> {
+        let make = Self::new()?;
+        let state = make.target.path().join("run");
+        std::fs::create_dir(&state)?;
+        std::fs::write(state.join("process"), format!("{process}\n"))?;
+        Ok(make)
+    }
+
+    async fn run(&self, args: &[&str]) -> Result<Output> {
+        self.wrapped("make", args).await
+    }
+
+    async fn wrapped(&self, program: &str, args: &[&str]) -> Result<Output> {
+        let kubernetes = tools::binary("kubectl").await?;
+        let helm = tools::helm().await?;
+        let path = [folder(&kubernetes)?, folder(&helm)?, std::env::var("PATH")?].join(":");
+        let output = Command::new(program)
+            .args(args)
+            .current_dir(repository())
+            .env("PATH", path)
+            .env("CARGO_TARGET_DIR", self.target.path())
+            .env("KUBECONFIG", &self.kubeconfig)
+            .kill_on_drop(true)
+            .output();
+        timeout(DEADLINE, output).await?.context("make")
+    }
+
+    /// Fails, and says nothing but this one line and make's own.
+    async fn refuses(&self, args: &[&str], expected: &str) -> Result<()> {
+        says_only(&self.run(args).await?, expected)
+    }
+}
+
+fn folder(program: &Path) -> Result<String> {
+    let folder = program.parent().context("a program without a folder")?;
+    Ok(folder.to_string_lossy().into_owned())
+}
+
+fn says_only(output: &Output, expected: &str) -> Result<()> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "it worked: {said}");
+    let lines: Vec<_> = said.lines().filter(|it| !it.starts_with("make:")).collect();
+    ensure!(lines.len() == 1 && lines[0].contains(expected), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_unknown_cluster_is_refused() -> Result<()> {
+    let expected = "CLUSTER=other is neither private (the default) nor current";
+    Make::new()?
+        .refuses(&["run", "CLUSTER=other"], expected)
+        .await
+}
+
+#[tokio::test]
+async fn a_cluster_of_the_user_needs_an_image_with_a_registry_and_a_tag() -> Result<()> {
+    let make = Make::new()?;
+    let run = ["run", "CLUSTER=current"];
+    make.refuses(&run, "needs IMAGE").await?;
+    for image in ["orrery", "orrery:1", "registry:5000/orrery"] {
+        let image = format!("IMAGE={image}");
+        make.refuses(&[&run[..], &[&image]].concat(), "is not registry/name:tag")
+            .await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_kubeconfig_is_named() -> Result<()> {
+    let run = ["run", "CLUSTER=current", "IMAGE=localhost/orrery:dev"];
+    Make::new()?.refuses(&run, "check KUBECONFIG").await?;
+    let nobody = "127.0.0.1:1";
+    let expected = "no Kubernetes answers at http://127.0.0.1:1";
+    Make::with_server(nobody)?.refuses(&run, expected).await
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_too_old_is_refused() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let make = Make::with_server(&listener.local_addr()?.to_string())?;
+    let server = tokio::spawn(old_cluster(listener));
+    let run = ["run", "CLUSTER=current", "IMAGE=localhost/orrery:dev"];
+    let refused = make.refuses(&run, "has Kubernetes 1.32.4, but 1.33 or newer is needed");
+    refused.await?;
+    server.abort();
+    Ok(())
+}
+
+/// Tells its version, whatever it is asked.
+async fn old_cluster(listener: TcpListener) -> Result<()> {
+    let version = r#"{"major": "1", "minor": "32", "gitVersion": "v1.32.4"}"#;
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        let _ = stream.read(&mut [0; 4096]).await?;
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{version}",
+            version.len()
+        );
+        stream.write_all(answer.as_bytes()).await?;
+    }
+}
+
+#[tokio::test]
+async fn a_private_node_needs_root() -> Result<()> {
+    let make = Make::new()?;
+    // Nobody, but still allowed to read this repository.
+    let run = ["--user", "scripts/run.sh"];
+    let output = make.wrapped("unshare", &run).await?;
+    says_only(&output, "a private node needs root")
+}
+
+#[tokio::test]
+async fn a_second_run_in_the_background_is_refused() -> Result<()> {
+    let own = std::fs::read_to_string("/proc/self/stat")?;
+    let fields: Vec<_> = own.split(' ').collect();
+    // Names of threads and tests may hold spaces; ours is `run-…`.
+    let make = Make::with_earlier_run(&format!("{} {}", fields[0], fields[21]))?;
+    make.refuses(&["run", "DETACH=1"], "make stop ends it")
+        .await
+}
+
+#[tokio::test]
+async fn what_a_dead_run_left_is_cleared_away() -> Result<()> {
+    // A process of this id is alive, but it is another one.
+    let make = Make::with_earlier_run("1 0")?;
+    let output = make.run(&["stop"]).await?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success() && said.contains("nothing runs in the background"),
+        "{said}"
+    );
+    ensure!(!make.target.path().join("run").exists());
+    Ok(())
+}
