@@ -33,9 +33,10 @@ build: ## Build every binary
 release: ## Build every binary as it is shipped
 	@cargo build --workspace --bins --release
 
-# What the image is called, and for which machines: `make image IMAGE=registry.example/orrery:1 ARCH=arm64`.
+# What the image is called, and for which machines if not for such as this one:
+# `make image IMAGE=registry.example/orrery:1 ARCH=arm64`.
 IMAGE ?= localhost/orrery:dev
-ARCH ?= amd64
+ARCH ?=
 
 .PHONY: image
 image: ## Write an OCI image of what is shipped to target/image, without Docker; IMAGE=name ARCH=amd64|arm64

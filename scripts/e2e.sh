@@ -9,7 +9,7 @@ only=${1:-}
 
 scripts/prepare.sh node
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
-arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+arch=$(machine_arch)
 scripts/image.sh localhost/orrery:dev "$arch"
 cargo build --quiet --package testbed
 cargo test --quiet --package e2e --package testbed --test node --test cluster --no-run

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
-name=${1:-localhost/orrery:dev} arch=${2:-amd64}
+name=${1:-localhost/orrery:dev} arch=${2:-$(machine_arch)}
 
 case $arch in
   amd64) cpu=x86_64 ;;

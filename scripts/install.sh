@@ -88,6 +88,7 @@ say "all pods are ready $((SECONDS - began)) s after the first command"
 kubectl apply --filename $sample >&2
 kubectl wait --for=condition=Ready --timeout=1m --filename $sample >/dev/null ||
   die "the sample did not become Ready: $(kubectl get --filename $sample --output='jsonpath={.status.conditions}')"
+[ -z "${RUN_BEGAN:-}" ] || say "make run took $((EPOCHSECONDS - RUN_BEGAN)) s"
 
 echo
 kubectl get orrery --all-namespaces

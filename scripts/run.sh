@@ -43,9 +43,10 @@ esac
 [ "$(id -u)" = 0 ] || die "a private node needs root: run as root, or use your own cluster with make run CLUSTER=current IMAGE=…"
 ! running >/dev/null || die "a run is in the background already: make stop ends it"
 
+export RUN_BEGAN=$EPOCHSECONDS
 scripts/prepare.sh node
 export IMAGE=${IMAGE:-localhost/orrery:dev}
-arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+arch=$(machine_arch)
 scripts/image.sh "$IMAGE" "$arch"
 cargo build --quiet --package testbed
 run=("$target/debug/testbed" nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)

@@ -6,6 +6,8 @@ die() { say "$*"; exit 1; }
 
 cache_dir() { echo "${ORRERY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/orrery}"; }
 
+machine_arch() { uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/'; } # as images name it
+
 step() { # name command…: runs quietly, says how long it took, shows the output only on failure
   local name=$1 began=$SECONDS log
   shift

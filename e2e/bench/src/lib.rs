@@ -3,6 +3,7 @@
 //! Touches: these files, `/proc`, and the processes it starts.
 
 pub mod docs;
+pub mod install;
 pub mod machine;
 pub mod meter;
 pub mod operator_core;

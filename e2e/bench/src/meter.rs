@@ -87,6 +87,17 @@ fn look_at_memory(groups: &[&[u32]], usage: &mut [Usage]) -> Result<()> {
     Ok(())
 }
 
+/// The processes of this name among those that descend from this one.
+pub fn descendants_named(name: &str) -> Result<Vec<u32>> {
+    let processes = processes()?;
+    let members = proc::family(&processes, &[std::process::id()]);
+    let named = members.into_iter().filter(|pid| {
+        let process = processes.get(pid);
+        process.is_some_and(|process| process.name == name)
+    });
+    Ok(named.collect())
+}
+
 /// The resident memory of a process once it has stood still for five looks, or at the last look.
 pub async fn at_rest(pid: u32) -> Result<u64> {
     let mut looks: Vec<u64> = Vec::new();

@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::{
-    operator_core,
+    install, operator_core,
     row::{Row, Run},
 };
 
@@ -14,16 +14,19 @@ use crate::{
 pub enum Topic {
     /// The operator's core beside controller-runtime.
     Operator,
+    /// From a command to an operator that leads, on a private node.
+    Install,
 }
 
 impl Topic {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 1] = [Self::Operator];
+    pub const ALL: [Self; 2] = [Self::Operator, Self::Install];
 
     /// The name of its files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operator => "operator",
+            Self::Install => "install",
         }
     }
 
@@ -31,6 +34,7 @@ impl Topic {
     pub fn title(self) -> &'static str {
         match self {
             Self::Operator => "The operator's core beside controller-runtime",
+            Self::Install => "An install on a private node",
         }
     }
 
@@ -38,6 +42,7 @@ impl Topic {
     pub fn notes(self) -> &'static str {
         match self {
             Self::Operator => include_str!("operator_core/notes.md"),
+            Self::Install => include_str!("install/notes.md"),
         }
     }
 
@@ -51,6 +56,7 @@ impl Topic {
         };
         match self {
             Self::Operator => operator_core::measure(&run(operator_core::against()?)).await,
+            Self::Install => install::measure_all(&run(String::new())).await,
         }
     }
 }
