@@ -4,6 +4,7 @@
 mod cgroup;
 mod images;
 mod node;
+mod support;
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -11,8 +12,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use nix::unistd::geteuid;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::access::{self, Access};
@@ -50,10 +50,7 @@ pub struct Cluster {
 impl Cluster {
     /// Starts so many nodes and waits until they are ready.
     pub async fn start(options: Options, nodes: u8) -> Result<Self> {
-        ensure!(
-            geteuid().is_root(),
-            "a node needs root: run as root, or use another cluster with `make run CLUSTER=current`"
-        );
+        support::check().await?;
         cgroup::sweep(folder::belongs_to_the_dead);
         let ground = Ground::create(options.name())?;
         let layout = ground.layout();

@@ -58,13 +58,18 @@ impl Folder {
     }
 }
 
+/// Fails if a state folder that is made now would have too little space.
+pub(crate) fn need_room() -> Result<()> {
+    need_space(&env::temp_dir(), NEEDED)
+}
+
 /// Better one line now than as many as there are ways to fail for want of space.
 fn need_space(base: &Path, needed: u64) -> Result<()> {
     let disk = statvfs(base).with_context(|| format!("failed to look at {}", base.display()))?;
     let free = disk.blocks_available() * disk.fragment_size();
     ensure!(
         free >= needed,
-        "{} has {} MB free, but tests need {} MB: make room, or let TMPDIR name another folder",
+        "{} has {} MB free, but {} MB are needed: make room, or let TMPDIR name another folder",
         base.display(),
         free / 1_000_000,
         needed / 1_000_000

@@ -1,4 +1,5 @@
-//! Claims about sharing: what the `testbed` command starts can be used by others and never outlives it.
+//! Claims about the `testbed` command: what it starts can be used by others and never outlives it, and what it cannot
+//! start it refuses in one line.
 
 use std::env;
 use std::path::Path;
@@ -130,6 +131,98 @@ async fn a_request_to_end_is_passed_on_and_followed() -> Result<()> {
     nothing_runs(home.path()).await?;
     ensure!(folders(home.path())? == 0);
     Ok(())
+}
+
+#[tokio::test]
+async fn nodes_without_root_are_refused_in_one_line() -> Result<()> {
+    // Another user, who may still read the command wherever it was built.
+    let rights = "+dac_override,+dac_read_search";
+    let nobody = format!(
+        "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps={rights} --ambient-caps={rights}"
+    );
+    let said = refusal(&nobody).await?;
+    let advice =
+        "a node needs root: run as root, or use another cluster with `make run CLUSTER=current`";
+    ensure!(said == advice, "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nodes_without_namespaces_are_refused_in_one_line() -> Result<()> {
+    let said = refusal("setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin").await?;
+    ensure!(
+        said.starts_with("a node needs namespaces, which are refused here (unshare: "),
+        "{said}"
+    );
+    ensure!(
+        said.contains("leave this container, have it run as privileged, or use another"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn nodes_without_control_groups_are_refused_in_one_line() -> Result<()> {
+    let said = refusal(&privately("mount -t tmpfs -o ro none /sys/fs/cgroup")).await?;
+    ensure!(
+        said.starts_with("a node needs control groups, which cannot be made in /sys/fs/cgroup: "),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn nodes_without_their_packages_are_refused_in_one_line() -> Result<()> {
+    let few = tempfile::tempdir()?;
+    std::os::unix::fs::symlink("/usr/bin/unshare", few.path().join("unshare"))?;
+    let said = refusal(&format!("env PATH={}", few.path().display())).await?;
+    let (advice, packages) = said.split_once("apt-get install ").unwrap_or_default();
+    ensure!(
+        advice.contains("run `make run`, which installs them, or"),
+        "{said}"
+    );
+    ensure!(packages.split(' ').any(|it| it == "containerd"), "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn nodes_without_space_are_refused_in_one_line() -> Result<()> {
+    let said = refusal(&privately("mount -t tmpfs -o size=50M none $TMPDIR")).await?;
+    ensure!(
+        said.contains(" has 52 MB free, but 2000 MB are needed: "),
+        "{said}"
+    );
+    ensure!(
+        said.ends_with("make room, or let TMPDIR name another folder"),
+        "{said}"
+    );
+    Ok(())
+}
+
+/// What changes a mount for a command, and for nobody else.
+fn privately(mount: &str) -> String {
+    format!("unshare --mount --propagation=private sh -ec '{mount};exec \"$@\"' sh")
+}
+
+/// The one line with which nodes are refused under a wrapper, which leaves nothing behind.
+async fn refusal(wrapper: &str) -> Result<String> {
+    let home = tempfile::tempdir()?;
+    let refused = Launch::new("testbed", "sh", home.path().join("log"))
+        .args(["-c", &format!(r#"exec {wrapper} "$0" nodes"#), COMMAND])
+        .envs([
+            ("TMPDIR", home.path().as_os_str()),
+            ("RUST_BACKTRACE", "0".as_ref()),
+        ])
+        .spawn()?;
+    let status = refused.wait_exit(SOON).await?;
+    let said = refused.log()?;
+    ensure!(status.code() == Some(1), "{status}:\n{said}");
+    ensure!(folders(home.path())? == 0, "a folder is left");
+    let line = said
+        .strip_prefix("Error: ")
+        .and_then(|it| it.strip_suffix('\n'));
+    let line = line.filter(|it| !it.contains('\n'));
+    Ok(line.with_context(|| said.clone())?.to_owned())
 }
 
 /// The command with a temporary folder of its own: whatever it leaves is found in there.

@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::unistd::{AccessFlags, access};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -32,12 +33,8 @@ impl Cgroup {
         let group = Self { name };
         for hierarchy in hierarchies() {
             let folder = hierarchy.join(&group.name);
-            fs::create_dir_all(&folder).with_context(|| {
-                format!(
-                    "failed to make {}: nodes need root and control groups",
-                    folder.display()
-                )
-            })?;
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("failed to make {}", folder.display()))?;
         }
         if is_unified() {
             delegate(Path::new(ROOT))?;
@@ -58,6 +55,13 @@ impl Drop for Cgroup {
             remove(&hierarchy.join(&self.name));
         }
     }
+}
+
+/// Whether groups can be made here: not so where the folder is missing or mounted for reading only.
+pub(super) fn is_writable() -> bool {
+    let all = hierarchies();
+    let writable = |folder: &PathBuf| access(folder, AccessFlags::W_OK).is_ok();
+    !all.is_empty() && all.iter().all(writable)
 }
 
 /// Removes the groups whose owner is dead, as `is_dead` tells by the name.

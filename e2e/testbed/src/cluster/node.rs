@@ -293,17 +293,6 @@ struct Programs {
 
 impl Programs {
     async fn find() -> Result<Self> {
-        for (program, package) in [
-            ("runc", "runc"),
-            ("iptables", "iptables"),
-            ("conntrack", "conntrack"),
-        ] {
-            tools::installed(program, package)?;
-        }
-        ensure!(
-            Path::new("/usr/lib/cni/bridge").is_file(),
-            "/usr/lib/cni/bridge is missing: run `make tools`, or apt-get install containernetworking-plugins"
-        );
         let built = tools::printed("node.sh").await?;
         Ok(Self {
             containerd: tools::installed("containerd", "containerd")?,
