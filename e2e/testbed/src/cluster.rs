@@ -23,7 +23,7 @@ use crate::ground::Ground;
 use crate::kubernetes::{Kubernetes, Options, Seat};
 use crate::layout::Layout;
 use crate::network::Network;
-use crate::process::Launch;
+use crate::process::{self, Launch};
 use crate::tools;
 
 use node::Place;
@@ -98,6 +98,19 @@ impl Cluster {
             node.load(archive).await?;
         }
         Ok(())
+    }
+
+    /// The memory in use by the control plane, the nodes and all pods, in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        let servants = self.servants.iter().filter_map(Component::pid);
+        let nodes = self.nodes.iter().flat_map(Node::roots);
+        let roots: Vec<_> = self
+            .kubernetes
+            .roots()
+            .chain(servants)
+            .chain(nodes)
+            .collect();
+        Ok(process::memory(&process::family(&roots)?))
     }
 
     /// Takes node `n` away, as a machine that lost its power, and all that ran on it.

@@ -73,6 +73,11 @@ impl Component {
         process.with_context(|| format!("{} was never started", self.name))
     }
 
+    /// The id of the process that was started last, if any was.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.process().ok().map(|process| process.pid())
+    }
+
     /// Returns, with an error that says why, when it ends; never if it was not started.
     pub(crate) async fn ended(&self) -> Error {
         let Ok(process) = self.process() else {

@@ -123,6 +123,12 @@ impl Kubernetes {
         self.ground.keep_logs()
     }
 
+    /// Its processes.
+    pub(crate) fn roots(&self) -> impl Iterator<Item = u32> {
+        let parts = Part::LAST_FIRST.into_iter();
+        parts.filter_map(|part| self.part(part).pid())
+    }
+
     /// From now on a drop is no sign of failure.
     pub(crate) fn ends_by_drop(mut self) -> Self {
         self.ground.ends_well();

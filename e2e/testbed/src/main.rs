@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitCode, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
@@ -152,15 +152,8 @@ async fn nodes(
     command: &[OsString],
     signals: &mut Signals,
 ) -> Result<ExitCode> {
-    let starting = async {
-        let cluster = Cluster::start(Options::default().named("nodes"), count).await?;
-        for image in images {
-            cluster.load(image).await?;
-        }
-        anyhow::Ok(cluster)
-    };
     let cluster = tokio::select! {
-        started = starting => started?,
+        started = start_nodes(count, images) => started?,
         _ = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let status = if command.is_empty() {
@@ -177,6 +170,23 @@ async fn nodes(
     }
     cluster.shutdown().await?;
     Ok(exit_code(status))
+}
+
+/// Starts the nodes, and says how long it took and what they use.
+#[expect(clippy::disallowed_methods, reason = "measures itself")]
+async fn start_nodes(count: u8, images: &[PathBuf]) -> Result<Cluster> {
+    let began = Instant::now();
+    let cluster = Cluster::start(Options::default().named("nodes"), count).await?;
+    for image in images {
+        cluster.load(image).await?;
+    }
+    let nodes = if count == 1 { "node is" } else { "nodes are" };
+    eprintln!(
+        "testbed: {count} {nodes} ready after {:.1} s, using {} MB",
+        began.elapsed().as_secs_f32(),
+        cluster.memory()? / 1_000_000
+    );
+    Ok(cluster)
 }
 
 async fn archives(signals: &mut Signals) -> Result<ExitCode> {

@@ -1,6 +1,7 @@
 //! In: a program to run. Out: a handle to signal it, wait for it and read its log.
 //! Touches: processes and their log files. Nothing started here outlives this process.
 
+mod family;
 pub(crate) mod keeper;
 
 use std::ffi::OsString;
@@ -20,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::wait::eventually;
 
+pub use family::{family, memory};
 pub use nix::sys::signal::Signal;
 
 /// Bound for what the kernel does by itself once a signal is sent.

@@ -115,6 +115,12 @@ impl Node {
         Ok(())
     }
 
+    /// The processes that all of its processes descend from.
+    pub(super) fn roots(&self) -> impl Iterator<Item = u32> {
+        let parts = self.parts.iter().filter_map(Component::pid);
+        parts.chain([self.inside.pid()])
+    }
+
     /// containerd, kubelet and kube-proxy.
     pub fn parts(&self) -> &[Component] {
         &self.parts
