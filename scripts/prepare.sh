@@ -31,7 +31,7 @@ if [ "${1:-}" = node ]; then
     "/usr/sbin/conntrack conntrack"
     "busybox busybox-static"
   )
-  tools+=(node coredns provisioner)
+  tools+=(node coredns provisioner webhook)
 fi
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || needs+=("postgresql-server postgresql")
 e2e/tools/java.sh >/dev/null 2>&1 || needs+=("java-$JAVA_MAJOR openjdk-$JAVA_MAJOR-jre-headless")

@@ -73,7 +73,7 @@ pub(crate) fn write(
 
 /// A server that has nothing to do with Kubernetes: the certificate to trust, and the server's key and
 /// certificate in one text.
-pub(crate) fn server(names: Vec<String>) -> Result<(String, String)> {
+pub fn server(names: Vec<String>) -> Result<(String, String)> {
     let authority = authority()?;
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = subject("testbed-server", "");

@@ -100,6 +100,13 @@ impl Cluster {
         Ok(())
     }
 
+    /// Makes an image called `name` that runs a program, which must need no libraries, and brings it to every node.
+    pub async fn load_program(&self, name: &str, program: &Path) -> Result<()> {
+        let archive = tempfile::NamedTempFile::new_in(self.folder())?;
+        images::write_program(archive.path(), name, program)?;
+        self.load(archive.path()).await
+    }
+
     /// The memory in use by the control plane, the nodes and all pods, in bytes.
     pub fn memory(&self) -> Result<u64> {
         let servants = self.servants.iter().filter_map(Component::pid);

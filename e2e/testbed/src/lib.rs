@@ -5,7 +5,7 @@
 mod access;
 pub mod audit;
 pub mod cassandra;
-mod certificates;
+pub mod certificates;
 pub mod cluster;
 mod component;
 pub mod faketime;

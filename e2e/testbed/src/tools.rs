@@ -46,6 +46,11 @@ pub async fn kstatus() -> Result<PathBuf> {
     built("kstatus.sh", "kstatus").await
 }
 
+/// Refuses, over TLS, whatever an API server asks it about; needs no libraries.
+pub async fn webhook() -> Result<PathBuf> {
+    built("webhook.sh", "webhook").await
+}
+
 /// Runs Lua as Argo CD does.
 pub async fn glua() -> Result<PathBuf> {
     built("glua.sh", "glua").await

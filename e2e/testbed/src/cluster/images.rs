@@ -1,5 +1,5 @@
-//! In: busybox as Debian ships it. Out: an image with it, for sandboxes and for pods of tests.
-//! Touches: writes the archive.
+//! In: programs without libraries. Out: images that hold them: busybox for sandboxes and for pods of tests, and others.
+//! Touches: writes archives.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -20,18 +20,38 @@ const COMMANDS: [&str; 15] = [
     "sleep", "touch", "wget",
 ];
 
-/// Writes the archive, in the format of `docker save`. Without a command it sleeps, which is what a sandbox does.
+/// Writes an image with busybox. Without a command it sleeps, which is what a sandbox does.
 pub(super) fn write_busybox(archive: &Path) -> Result<()> {
     let busybox = tools::installed("busybox", "busybox-static")?;
-    let layer = layer(&fs::read(busybox)?)?;
+    let mut layer = layer("bin/busybox", &fs::read(busybox)?)?;
+    for command in COMMANDS {
+        let mut header = header(EntryType::Symlink, 0o777, 0);
+        layer.append_link(&mut header, format!("bin/{command}"), "busybox")?;
+    }
+    write(archive, BUSYBOX, &["/bin/sleep", "2147483647"], layer)
+}
+
+/// Writes an image that runs one program.
+pub(super) fn write_program(archive: &Path, name: &str, program: &Path) -> Result<()> {
+    let bytes = fs::read(program).with_context(|| format!("no {}", program.display()))?;
+    write(
+        archive,
+        name,
+        &["/bin/program"],
+        layer("bin/program", &bytes)?,
+    )
+}
+
+/// In the format of `docker save`.
+fn write(archive: &Path, name: &str, run: &[&str], layer: Builder<Vec<u8>>) -> Result<()> {
+    let layer = layer.into_inner()?;
     let config = json!({
         "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
         "os": "linux",
-        "config": {"Entrypoint": ["/bin/sleep", "2147483647"], "Env": ["PATH=/bin"]},
+        "config": {"Entrypoint": run, "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [digest(&layer)]},
     });
-    let manifest =
-        json!([{"Config": "config.json", "RepoTags": [BUSYBOX], "Layers": ["layer.tar"]}]);
+    let manifest = json!([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]);
     let mut tar = Builder::new(File::create(archive)?);
     for (name, bytes) in [
         ("manifest.json", manifest.to_string().as_bytes()),
@@ -51,7 +71,8 @@ fn digest(bytes: &[u8]) -> String {
     digest
 }
 
-fn layer(busybox: &[u8]) -> Result<Vec<u8>> {
+/// Folders, users, and one program.
+fn layer(path: &str, program: &[u8]) -> Result<Builder<Vec<u8>>> {
     let mut tar = Builder::new(Vec::new());
     for (folder, mode) in [("bin/", 0o755), ("etc/", 0o755), ("tmp/", 0o1777)] {
         let mut header = header(EntryType::Directory, mode, 0);
@@ -59,12 +80,8 @@ fn layer(busybox: &[u8]) -> Result<Vec<u8>> {
     }
     let users = "root:x:0:0::/:/bin/sh\nnonroot:x:65532:65532::/:/bin/sh\n";
     file(&mut tar, "etc/passwd", users.as_bytes(), 0o644)?;
-    file(&mut tar, "bin/busybox", busybox, 0o755)?;
-    for command in COMMANDS {
-        let mut header = header(EntryType::Symlink, 0o777, 0);
-        tar.append_link(&mut header, format!("bin/{command}"), "busybox")?;
-    }
-    Ok(tar.into_inner()?)
+    file(&mut tar, path, program, 0o755)?;
+    Ok(tar)
 }
 
 fn file(tar: &mut Builder<impl Write>, path: &str, bytes: &[u8], mode: u32) -> Result<()> {

@@ -286,6 +286,8 @@ fn kubelet(place: &Place, cgroup: &Cgroup) -> Value {
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "nodeStatusUpdateFrequency": "2s",
+        // A volume that has grown too large is noticed by then, instead of after one to two minutes.
+        "volumeStatsAggPeriod": "5s",
         "shutdownGracePeriod": "0s",
     })
 }

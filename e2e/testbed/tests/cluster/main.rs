@@ -1,21 +1,46 @@
 //! The nodes of the testbed are real ones: what a user of a cluster relies on works, and a node can be lost and cut off.
 
-use std::fs;
+mod crash;
+mod family;
+mod guards;
+mod host;
+
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use testbed::wait::eventually;
-use testbed::{Cluster, Options, process};
+use testbed::{Cluster, Options};
+
+use family::Family;
+use host::{Host, Names};
 
 const SOON: Duration = Duration::from_mins(2);
 
 #[tokio::test]
 async fn pods_run_find_each_other_and_keep_their_volumes() -> Result<()> {
+    let before = Host::observe()?;
     let mut cluster = Cluster::start(Options::default(), 2).await?;
     let folder = cluster.folder().to_owned();
-    cluster
-        .apply_yaml(include_str!("cluster/pods.yaml"))
-        .await?;
+    let ours = Names::of(&cluster.kubeconfig())?;
+    pods_serve_each_other(&cluster).await?;
+    let family = Family::of(std::process::id())?;
+    Host::differs(&before, &ours, |changes| ours.are_all_of(changes)).await?;
+
+    cluster.network().isolate(1).await?;
+    second_node_is(&cluster, "Unknown").await?;
+    cluster.network().heal().await?;
+    second_node_is(&cluster, "True").await?;
+    drop(cluster.lose_node(1));
+    second_node_is(&cluster, "Unknown").await?;
+
+    cluster.shutdown().await?;
+    family.is_gone()?;
+    ensure!(!folder.exists(), "{} is still there", folder.display());
+    Host::differs(&before, &ours, <[_]>::is_empty).await
+}
+
+async fn pods_serve_each_other(cluster: &Cluster) -> Result<()> {
+    cluster.apply_yaml(include_str!("pods.yaml")).await?;
     let kubectl = async |args: &[&str]| cluster.kubectl(args).await?.ok();
     kubectl(&[
         "wait",
@@ -53,16 +78,7 @@ async fn pods_run_find_each_other_and_keep_their_volumes() -> Result<()> {
     .await?;
     ensure!(kubectl(&["exec", "server", "--", "id", "-u"]).await?.trim() == "65532");
     ensure!(kubectl(&["logs", "server"]).await?.contains("serving"));
-
-    cluster.network().isolate(1).await?;
-    second_node_is(&cluster, "Unknown").await?;
-    cluster.network().heal().await?;
-    second_node_is(&cluster, "True").await?;
-    drop(cluster.lose_node(1));
-    second_node_is(&cluster, "Unknown").await?;
-
-    cluster.shutdown().await?;
-    nothing_is_left(&folder.to_string_lossy())
+    Ok(())
 }
 
 async fn second_node_is(cluster: &Cluster, ready: &str) -> Result<()> {
@@ -74,29 +90,4 @@ async fn second_node_is(cluster: &Cluster, ready: &str) -> Result<()> {
         Ok(Some(()))
     })
     .await
-}
-
-/// Neither a process nor a control group nor a mount nor a folder.
-fn nothing_is_left(folder: &str) -> Result<()> {
-    let running = process::mentioning(folder)?;
-    ensure!(running.is_empty(), "still running: {running:?}");
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    ensure!(!mounts.contains(folder), "still mounted: {mounts}");
-    ensure!(!fs::exists(folder)?, "{folder} is still there");
-    let name = folder.rsplit('/').next().unwrap_or_default();
-    for hierarchy in fs::read_dir("/sys/fs/cgroup")?.flatten() {
-        for group in fs::read_dir(hierarchy.path())
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let group = group.path();
-            ensure!(
-                !group.to_string_lossy().contains(name),
-                "{} is left",
-                group.display()
-            );
-        }
-    }
-    Ok(())
 }

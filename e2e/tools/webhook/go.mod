@@ -1,0 +1,4 @@
+// A webhook for pods of tests. Build: ../webhook.sh
+module local/webhook
+
+go 1.26.0
