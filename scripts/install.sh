@@ -74,6 +74,14 @@ await_operator() {
   done
 }
 
+until_leading() { # seconds between two lines of the leader's log
+  local pod first last
+  pod=$(in_system get lease/orrery-operator --output='jsonpath={.spec.holderIdentity}')
+  { read -r first && read -r last; } < <(in_system logs "${pod%_*}" |
+    sed -nE '1s/.*"timestamp":"([^"]*)".*/\1/p; /controllers started/s/.*"timestamp":"([^"]*)".*/\1/p') || { echo "?"; return; }
+  awk "BEGIN {printf \"%.1f\", $(date --date "$last" +%s.%N) - $(date --date "$first" +%s.%N)}"
+}
+
 check_cluster
 look_around
 began=$SECONDS
@@ -84,11 +92,12 @@ step "helm install orrery" helm upgrade --install orrery charts/orrery --namespa
   --set "image.repository=$repository" --set-string "image.tag=$tag" ||
   fail "helm could not install the operator"
 await_operator
-say "all pods are ready $((SECONDS - began)) s after the first command"
+say "all pods are ready $((SECONDS - began)) s after the first command; the operator led $(until_leading) s after its start"
 kubectl apply --filename $sample >&2
 kubectl wait --for=condition=Ready --timeout=1m --filename $sample >/dev/null ||
   die "the sample did not become Ready: $(kubectl get --filename $sample --output='jsonpath={.status.conditions}')"
-[ -z "${RUN_BEGAN:-}" ] || say "make run took $((EPOCHSECONDS - RUN_BEGAN)) s"
+[ -z "${RUN_BEGAN:-}" ] ||
+  say "make run took $((EPOCHSECONDS - RUN_BEGAN)) s; control plane, node and pods use $("${CARGO_TARGET_DIR:-target}/debug/testbed" memory) MB"
 
 echo
 kubectl get orrery --all-namespaces
@@ -96,7 +105,7 @@ cat <<END
 
 Orrery runs in the namespace $namespace. Go on with:
 
-  export KUBECONFIG=${KUBECONFIG:-$HOME/.kube/config}
+  export KUBECONFIG=${KUBECONFIG:-$HOME/.kube/config}${KUBECTL_AT:+ PATH=$KUBECTL_AT:\$PATH}
   kubectl get orrery --all-namespaces          # what there is, and how it is
   kubectl describe checksumschedules           # why
   kubectl explain checksumschedule.spec        # what can be said

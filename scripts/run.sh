@@ -50,6 +50,7 @@ arch=$(machine_arch)
 scripts/image.sh "$IMAGE" "$arch"
 cargo build --quiet --package testbed
 run=("$target/debug/testbed" nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)
+command -v kubectl >/dev/null || export KUBECTL_AT=$(e2e/tools/kubernetes.sh)
 PATH=$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH
 say "starting a private cluster"
 [ -n "${DETACH:-}" ] || exec "${run[@]}"

@@ -27,11 +27,27 @@ const DEADLINE: Duration = Duration::from_mins(5);
 
 const IMAGE: Measure = measure("image, compressed", "MB", Some(60.0));
 const NODE: Measure = measure("one node ready, with the image", "s", Some(60.0));
-const INSTALL: Measure = measure("helm install of both charts until all pods are ready", "s", None);
+const INSTALL: Measure = measure(
+    "helm install of both charts until all pods are ready",
+    "s",
+    None,
+);
 const LEADING: Measure = measure("operator's start until it leads", "s", None);
-const MEMORY: Measure = measure("memory of the whole node, control plane and pods", "MB", None);
-const OPERATOR: Measure = measure("memory of the operator that leads, in its pod", "MB", Some(15.0));
-const AGAIN: Measure = measure("make run, everything built, until the sample is ready", "s", None);
+const MEMORY: Measure = measure(
+    "memory of the whole node, control plane and pods",
+    "MB",
+    None,
+);
+const OPERATOR: Measure = measure(
+    "memory of the operator that leads, in its pod",
+    "MB",
+    Some(15.0),
+);
+const AGAIN: Measure = measure(
+    "make run, everything built, until the sample is ready",
+    "s",
+    None,
+);
 
 const MEASURES: [Measure; 7] = [IMAGE, NODE, INSTALL, LEADING, MEMORY, OPERATOR, AGAIN];
 
@@ -57,16 +73,30 @@ async fn counted(work: impl Future<Output = Result<Sample>>) -> Result<Turn<Samp
 
 async fn node() -> Result<Sample> {
     let archive = archive();
-    let size = archive.metadata().context("no image: run `make image`")?.len();
+    let size = archive
+        .metadata()
+        .context("no image: run `make image`")?
+        .len();
     let began = Instant::now();
     let cluster = Cluster::start(Options::default().named("bench"), 1).await?;
     cluster.load(&archive).await?;
     let ready = began.elapsed();
 
     let began = Instant::now();
-    helm(&cluster, &["orrery-crds", "charts/orrery-crds", "--create-namespace"]).await?;
-    let image = ["--set=image.repository=localhost/orrery", "--set=image.tag=dev"];
-    helm(&cluster, &[&["orrery", "charts/orrery"], &image[..]].concat()).await?;
+    helm(
+        &cluster,
+        &["orrery-crds", "charts/orrery-crds", "--create-namespace"],
+    )
+    .await?;
+    let image = [
+        "--set=image.repository=localhost/orrery",
+        "--set=image.tag=dev",
+    ];
+    helm(
+        &cluster,
+        &[&["orrery", "charts/orrery"], &image[..]].concat(),
+    )
+    .await?;
     let installed = began.elapsed();
 
     let leading = leading(&cluster).await?;
@@ -107,8 +137,13 @@ async fn helm(cluster: &Access, args: &[&str]) -> Result<String> {
 
 /// What it prints, run in the repository.
 async fn command(command: &mut Command) -> Result<String> {
-    let running = command.current_dir(repository()).kill_on_drop(true).output();
-    let output = timeout(DEADLINE, running).await?.context("a command did not start")?;
+    let running = command
+        .current_dir(repository())
+        .kill_on_drop(true)
+        .output();
+    let output = timeout(DEADLINE, running)
+        .await?
+        .context("a command did not start")?;
     ensure!(
         output.status.success(),
         "{}",
@@ -133,7 +168,9 @@ fn between(log: &str, word: &str) -> Result<f64> {
     let lines = log.lines().map(serde_json::from_str::<Value>);
     let lines: Vec<Value> = lines.collect::<Result<_, _>>()?;
     let time = |line: &Value| -> Result<Timestamp> {
-        let text = line["timestamp"].as_str().context("a line without a time")?;
+        let text = line["timestamp"]
+            .as_str()
+            .context("a line without a time")?;
         Ok(text.parse()?)
     };
     let first = lines.first().context("an empty log")?;
@@ -148,7 +185,11 @@ fn repository() -> PathBuf {
 }
 
 fn archive() -> PathBuf {
-    let arch = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
+    let arch = if cfg!(target_arch = "aarch64") {
+        "arm64"
+    } else {
+        "amd64"
+    };
     repository().join(format!("target/image/orrery-{arch}.tar"))
 }
 

@@ -11,7 +11,7 @@ use nix::sys::statvfs::statvfs;
 use tempfile::TempDir;
 
 use crate::layout::Layout;
-use crate::tools;
+use crate::{process, tools};
 
 const PREFIX: &str = "orrery-testbed-";
 
@@ -141,6 +141,14 @@ impl Owner {
 /// Removes what tests left that were killed before they could clean up.
 pub fn remove_folders_of_the_dead() {
     sweep(&env::temp_dir());
+}
+
+/// The memory in use by the process that made this state folder, and by all that it started, in bytes.
+pub fn memory_of_owner(folder: &Path) -> Result<u64> {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let owner = name.and_then(Owner::of).filter(|owner| !owner.is_gone());
+    let owner = owner.with_context(|| format!("nobody runs in {}", folder.display()))?;
+    Ok(process::memory(&process::family(&[owner.pid])?))
 }
 
 /// Whether a folder of that name, or what is named after it, has lost its owner.

@@ -33,7 +33,7 @@ pub use access::{AGENT, Access, Namespace, Output};
 pub use cassandra::Cassandra;
 pub use cluster::Cluster;
 pub use component::Component;
-pub use folder::remove_folders_of_the_dead;
+pub use folder::{memory_of_owner, remove_folders_of_the_dead};
 pub use kubernetes::{Kubernetes, Options, Part};
 pub use server::{Owned, Server};
 pub use shared::{Shared, VARIABLE, kubernetes, repository_crds};

@@ -57,6 +57,8 @@ enum Task {
         #[arg(last = true)]
         command: Vec<OsString>,
     },
+    /// Print the memory, in megabytes, that a running cluster and all of its pods use; for a COMMAND of `nodes`.
+    Memory,
     /// Make, once, the class archives that let Cassandra and Kafka start faster.
     Archives,
     /// Start a control plane and keep it until Ctrl-C.
@@ -101,6 +103,7 @@ async fn main() -> Result<ExitCode> {
             images,
             command,
         } => nodes(count, &images, &command, &mut signals).await,
+        Task::Memory => memory(),
         Task::Archives => archives(&mut signals).await,
         Task::Up { cluster } => up(cluster.options()?, &mut signals).await,
     }
@@ -187,6 +190,13 @@ async fn start_nodes(count: u8, images: &[PathBuf]) -> Result<Cluster> {
         cluster.memory()? / 1_000_000
     );
     Ok(cluster)
+}
+
+fn memory() -> Result<ExitCode> {
+    let folder = std::env::var_os(VARIABLE).with_context(|| format!("{VARIABLE} is not set"))?;
+    let bytes = testbed::memory_of_owner(folder.as_ref())?;
+    writeln!(std::io::stdout(), "{}", bytes / 1_000_000)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn archives(signals: &mut Signals) -> Result<ExitCode> {
