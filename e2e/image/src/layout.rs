@@ -1,26 +1,19 @@
-//! In: programs and what the image is called. Out: an OCI image layout as a tar archive.
+//! In: the files of an image, and what it is called. Out: an OCI image layout as a tar archive.
 
 use std::{collections::HashMap, fmt::Write};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use oci_spec::image::{
-    ANNOTATION_CREATED, ANNOTATION_LICENSES, ANNOTATION_REF_NAME, ANNOTATION_REVISION,
-    ANNOTATION_SOURCE, ANNOTATION_TITLE, ANNOTATION_VERSION, ConfigBuilder, Descriptor,
-    DescriptorBuilder, Digest, HistoryBuilder, ImageConfiguration, ImageConfigurationBuilder,
-    ImageIndexBuilder, ImageManifestBuilder, MediaType, OciLayoutBuilder, Os, PlatformBuilder,
-    RootFsBuilder, SCHEMA_VERSION,
+    ANNOTATION_REF_NAME, ConfigBuilder, Descriptor, DescriptorBuilder, Digest, HistoryBuilder,
+    ImageConfiguration, ImageConfigurationBuilder, ImageIndexBuilder, ImageManifestBuilder,
+    MediaType, OciLayoutBuilder, Os, PlatformBuilder, RootFsBuilder, SCHEMA_VERSION,
 };
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::{
-    layer::{USER, compress, layer},
-    name::ImageName,
-    program::{Architecture, Program},
-    tarball::Tarball,
-};
+use crate::{layer::Layer, name::ImageName, program::Architecture, tarball::Tarball};
 
 /// Where containerd looks for the whole name; the annotation of the standard holds the tag only.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
@@ -34,10 +27,21 @@ pub struct Image {
     pub architecture: Architecture,
     /// When, for everything that asks: the time of the source, not of the build.
     pub created: Timestamp,
-    /// The commit it was built from, if that is known.
-    pub revision: Option<String>,
-    /// What it holds. The first is what a container runs unless it is told otherwise.
-    pub programs: Vec<Program>,
+    /// What is told about it.
+    pub labels: HashMap<String, String>,
+    /// What a container starts unless it is told otherwise.
+    pub start: Start,
+}
+
+/// A program, and what it is given.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The program and its arguments.
+    pub entrypoint: Vec<String>,
+    /// UID:GID.
+    pub user: String,
+    /// NAME=VALUE.
+    pub env: Vec<String>,
 }
 
 /// An image, ready to be written.
@@ -52,16 +56,17 @@ pub struct Archive {
 }
 
 impl Image {
-    /// Packs it. The same image always gives the same bytes.
-    pub fn archive(&self) -> Result<Archive> {
-        let files = layer(&self.programs, self.created)?;
-        let layer = Blob::new(compress(&files)?)?;
-        let config = Blob::new(json(&self.config(&digest(&files)?)?)?)?;
+    /// Packs it with its one layer. The same image always gives the same bytes.
+    pub fn archive(&self, files: Layer) -> Result<Archive> {
+        let unpacked = files.unpacked();
+        let config = Blob::new(json(&self.config(&digest(files.plain())?)?)?)?;
+        let kind = files.media_type();
+        let layer = Blob::new(files.packed()?)?;
         let manifest = ImageManifestBuilder::default()
             .schema_version(SCHEMA_VERSION)
             .media_type(MediaType::ImageManifest)
             .config(config.descriptor(MediaType::ImageConfig))
-            .layers([layer.descriptor(MediaType::ImageLayerGzip)])
+            .layers([layer.descriptor(kind)])
             .build()?;
         let manifest = Blob::new(json(&manifest)?)?;
 
@@ -80,19 +85,18 @@ impl Image {
         Ok(Archive {
             bytes: tarball.finish()?,
             digest: manifest.digest,
-            unpacked: files.len(),
+            unpacked,
         })
     }
 
     fn config(&self, files: &Digest) -> Result<ImageConfiguration> {
         let created = self.created.to_string();
-        let entrypoint = self.programs.first().context("an image needs a program")?;
         let config = ConfigBuilder::default()
-            .user(USER)
-            .env(["PATH=/usr/bin".to_owned()])
-            .entrypoint([entrypoint.path()])
+            .user(self.start.user.clone())
+            .env(self.start.env.clone())
+            .entrypoint(self.start.entrypoint.clone())
             .working_dir("/")
-            .labels(self.labels())
+            .labels(self.labels.clone())
             .build()?;
         let history = HistoryBuilder::default()
             .created(created.clone())
@@ -111,31 +115,6 @@ impl Image {
             )
             .history([history])
             .build()?)
-    }
-
-    fn labels(&self) -> HashMap<String, String> {
-        let mut labels = HashMap::from([
-            (ANNOTATION_TITLE.to_owned(), "orrery".to_owned()),
-            (
-                ANNOTATION_VERSION.to_owned(),
-                env!("CARGO_PKG_VERSION").to_owned(),
-            ),
-            (
-                ANNOTATION_SOURCE.to_owned(),
-                env!("CARGO_PKG_REPOSITORY").to_owned(),
-            ),
-            (
-                ANNOTATION_LICENSES.to_owned(),
-                env!("CARGO_PKG_LICENSE").to_owned(),
-            ),
-            (ANNOTATION_CREATED.to_owned(), self.created.to_string()),
-        ]);
-        labels.extend(
-            self.revision
-                .clone()
-                .map(|revision| (ANNOTATION_REVISION.to_owned(), revision)),
-        );
-        labels
     }
 
     fn index(&self, manifest: &Blob) -> Result<Vec<u8>> {

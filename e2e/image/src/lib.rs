@@ -6,4 +6,6 @@ pub mod layout;
 pub mod name;
 pub mod program;
 pub mod sbom;
+pub mod shipped;
 mod tarball;
+pub mod tree;

@@ -1,7 +1,8 @@
-//! In: built programs, or bills of materials. Out: an archive, or one bill, and a few lines about it.
+//! In: built programs, a folder, or bills of materials. Out: an archive, or one bill, and a few lines about it.
 //! Touches: reads and writes the files it is told.
 
 use std::{
+    collections::HashMap,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -11,10 +12,13 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser};
 use image::{
-    layout::Image,
+    layer::Layer,
+    layout::{self, Image, Start},
     name::ImageName,
     program::{Architecture, Program},
     sbom,
+    shipped::Shipped,
+    tree,
 };
 use jiff::Timestamp;
 
@@ -28,6 +32,8 @@ enum Command {
     Name { name: ImageName },
     /// Packs programs into an OCI image.
     Archive(ArchiveArgs),
+    /// Packs a folder into an OCI image that stays on this machine.
+    Tree(TreeArgs),
     /// Joins the bills of materials of programs into one for the image.
     Sbom(SbomArgs),
 }
@@ -50,6 +56,28 @@ struct ArchiveArgs {
     /// Programs; the first is the entrypoint.
     #[arg(required = true)]
     programs: Vec<PathBuf>,
+}
+
+#[derive(Args)]
+struct TreeArgs {
+    /// HOST/NAME:TAG.
+    #[arg(long)]
+    name: ImageName,
+    #[arg(long, value_enum)]
+    arch: Architecture,
+    /// The program that a container starts.
+    #[arg(long)]
+    entrypoint: String,
+    /// UID:GID.
+    #[arg(long)]
+    user: String,
+    /// NAME=VALUE; may be given more than once.
+    #[arg(long)]
+    env: Vec<String>,
+    #[arg(long)]
+    out: PathBuf,
+    /// What a container sees as `/`.
+    folder: PathBuf,
 }
 
 #[derive(Args)]
@@ -80,6 +108,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Name { name: _ } => Ok(()),
         Command::Archive(args) => archive(args),
+        Command::Tree(args) => pack(args),
         Command::Sbom(args) => join(&args),
     }
 }
@@ -89,7 +118,7 @@ fn archive(args: ArchiveArgs) -> Result<()> {
         .programs
         .iter()
         .map(|path| Program::read(path, args.arch));
-    let image = Image {
+    let image = Shipped {
         architecture: args.arch,
         created: Timestamp::from_second(args.created)?,
         revision: args.revision,
@@ -102,13 +131,35 @@ fn archive(args: ArchiveArgs) -> Result<()> {
         size <= MOST_BYTES,
         "the image has {size} bytes, at most {MOST_BYTES} are allowed"
     );
-    write(&args.out, &archive.bytes)?;
+    keep(&archive, &image.name, &args.out)
+}
+
+fn pack(args: TreeArgs) -> Result<()> {
+    // What it holds was made elsewhere, at many times.
+    let created = Timestamp::UNIX_EPOCH;
+    let image = Image {
+        name: args.name,
+        architecture: args.arch,
+        created,
+        labels: HashMap::new(),
+        start: Start {
+            entrypoint: vec![args.entrypoint],
+            user: args.user,
+            env: args.env,
+        },
+    };
+    let archive = image.archive(Layer::Plain(tree::files(&args.folder, created)?))?;
+    keep(&archive, &image.name, &args.out)
+}
+
+fn keep(archive: &layout::Archive, name: &ImageName, path: &Path) -> Result<()> {
+    write(path, &archive.bytes)?;
     let mut out = std::io::stdout();
-    writeln!(out, "{}: {}", args.out.display(), image.name)?;
+    writeln!(out, "{}: {name}", path.display())?;
     writeln!(
         out,
-        "  size    {} compressed, {} unpacked",
-        megabytes(size),
+        "  size    {} packed, {} unpacked",
+        megabytes(archive.bytes.len()),
         megabytes(archive.unpacked)
     )?;
     Ok(writeln!(out, "  digest  {}", archive.digest)?)

@@ -3,14 +3,19 @@
 use std::{collections::BTreeMap, io::Read};
 
 use flate2::read::GzDecoder;
-use oci_spec::image::{Arch, ImageIndex, ImageManifest, OciLayout};
+use oci_spec::image::{
+    ANNOTATION_LICENSES, ANNOTATION_REVISION, Arch, ImageIndex, ImageManifest, OciLayout,
+};
 use serde_json::Value;
 
 use super::*;
-use crate::program::tests::minimal_program;
+use crate::{
+    program::{Program, tests::minimal_program},
+    shipped::Shipped,
+};
 
-fn image() -> Image {
-    Image {
+fn image() -> Shipped {
+    Shipped {
         name: "localhost/orrery:dev".parse().unwrap(),
         architecture: Architecture::Amd64,
         created: Timestamp::from_second(1_700_000_000).unwrap(),
@@ -127,37 +132,32 @@ fn the_same_image_gives_the_same_bytes() {
 }
 
 #[test]
-fn an_image_without_programs_is_refused() {
-    let empty = Image {
-        programs: Vec::new(),
-        ..image()
+fn a_layer_that_stays_here_is_not_compressed() {
+    let image = Image {
+        name: "localhost/store:1".parse().unwrap(),
+        architecture: Architecture::Arm64,
+        created: Timestamp::UNIX_EPOCH,
+        labels: HashMap::new(),
+        start: Start {
+            entrypoint: vec!["/bin/start".to_owned()],
+            user: "1:2".to_owned(),
+            env: vec!["HOME=/home".to_owned()],
+        },
     };
-    let error = empty.archive().unwrap_err().to_string();
-    assert_eq!(error, "an image needs a program");
-}
+    let (files, manifest) = manifest(&image.archive(Layer::Plain(b"files".to_vec())).unwrap());
+    let layer = &manifest.layers()[0];
+    assert_eq!(layer.media_type(), &MediaType::ImageLayer);
+    assert_eq!(blob(&files, layer), b"files");
 
-#[test]
-fn the_dockerfile_says_the_same() {
-    let dockerfile = include_str!("../../../../Dockerfile");
-    let binaries = include_str!("../../binaries");
-    let (_, first) = binaries.lines().next().unwrap().split_once(' ').unwrap();
-    for line in [
-        format!(
-            "FROM rust:{}-alpine AS build",
-            env!("CARGO_PKG_RUST_VERSION")
-        ),
-        format!("USER {USER}"),
-        format!("ENTRYPOINT [\"/usr/bin/{first}\"]"),
-    ] {
-        assert!(
-            dockerfile.lines().any(|it| it == line),
-            "the Dockerfile lacks {line:?}"
-        );
-    }
-    for label in image().labels().keys() {
-        assert!(
-            dockerfile.contains(label),
-            "the Dockerfile lacks the label {label}"
-        );
-    }
+    let whole = ImageConfiguration::from_reader(blob(&files, manifest.config())).unwrap();
+    assert_eq!(
+        whole.rootfs().diff_ids(),
+        &[layer.digest().to_string()],
+        "what is stored is what a container sees"
+    );
+    assert_eq!(whole.architecture(), &Arch::ARM64);
+    let config = whole.config().clone().unwrap();
+    assert_eq!(config.user().as_deref(), Some("1:2"));
+    assert_eq!(config.env().clone().unwrap(), ["HOME=/home"]);
+    assert_eq!(config.entrypoint().clone().unwrap(), ["/bin/start"]);
 }
