@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the cases that need pods: starts two private nodes, brings our image to them, and ends them. ONLY is a part of the
-# name of a case.
+# Runs the cases that need pods: starts two private nodes, brings our image and those of the engines to them, and ends them.
+# ONLY is a part of the name of a case.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -11,9 +11,10 @@ scripts/prepare.sh node
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
 arch=$(machine_arch)
 scripts/image.sh localhost/orrery:dev "$arch"
+cassandra=$(e2e/engines/cassandra.sh image)
 cargo build --quiet --package testbed
-cargo test --quiet --package e2e --package testbed --test node --test cluster --no-run
-exec target/debug/testbed nodes --count 2 --image "target/image/orrery-$arch.tar" -- bash -euo pipefail -c '
+cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run
+exec target/debug/testbed nodes --count 2 --image "target/image/orrery-$arch.tar" --image "$cassandra" -- bash -euo pipefail -c '
   helm install orrery-crds charts/orrery-crds --namespace orrery-system --create-namespace --wait >/dev/null
-  cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
+  cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test engines --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
 ' e2e "$only"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs Orrery by Helm into the cluster that KUBECONFIG points to, as a user would, applies the samples and waits until
-# they are Ready. IMAGE names the image; with --stay it then shows what changes, until Ctrl-C. What could not be finished is
-# taken back.
+# they are Ready. IMAGE names the image. With --stay it then starts the engines that follow (see e2e/engines), whose images
+# the nodes must have, and shows what changes, until Ctrl-C. What could
+# not be finished is taken back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -114,6 +115,9 @@ Orrery runs in the namespace $namespace. Go on with:
 END
 [ "${1:-}" = --stay ] || exit 0
 
+for engine in "${@:2}"; do
+  "e2e/engines/$engine.sh" install
+done
 echo "Ctrl-C ends the cluster. Changes:"
 seen=
 while sleep 2; do

@@ -56,8 +56,11 @@ writers() {
 
 shell_scripts() {
   local script
-  for script in scripts/*.sh e2e/tools/*.sh .ci/run; do
+  for script in scripts/*.sh e2e/tools/*.sh e2e/engines/*.sh .ci/run; do
     bash -n "$script" || return 1
+  done
+  for script in e2e/engines/*/*; do
+    [[ $(head -n 1 "$script") != '#!/bin/sh' ]] || sh -n "$script" || return 1
   done
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs Orrery: in a private cluster of one node, or with CLUSTER=current in the one that the kubeconfig points to.
-# DETACH=1 leaves the private cluster running in the background; `run.sh stop` ends it.
+# DETACH=1 leaves the private cluster running in the background; `run.sh stop` ends it. WITH lists what else to start in it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -32,9 +32,16 @@ if [ "${1:-}" = stop ]; then
   exit
 fi
 
+known=" cassandra "
+IFS=', ' read -ra engines <<<"${WITH:-}"
+for engine in "${engines[@]}"; do
+  [[ $known == *" $engine "* ]] || die "WITH=$WITH asks for $engine, but there is only:$known"
+done
+
 case ${CLUSTER:-private} in
   private) ;;
   current)
+    [ ${#engines[@]} = 0 ] || die "WITH=$WITH needs the private cluster: its images are built here, and yours could not pull them"
     [ -n "${IMAGE:-}" ] || die "CLUSTER=current needs IMAGE, a registry/name:tag that your cluster can pull: make image, push target/image/*.tar, then make run CLUSTER=current IMAGE=…"
     exec scripts/install.sh
     ;;
@@ -48,8 +55,12 @@ scripts/prepare.sh node
 export IMAGE=${IMAGE:-localhost/orrery:dev}
 arch=$(machine_arch)
 scripts/image.sh "$IMAGE" "$arch"
+images=("target/image/orrery-$arch.tar")
+for engine in "${engines[@]}"; do
+  images+=("$("e2e/engines/$engine.sh" image)")
+done
 cargo build --quiet --package testbed
-run=("$target/debug/testbed" nodes --image "target/image/orrery-$arch.tar" -- scripts/install.sh --stay)
+run=("$target/debug/testbed" nodes "${images[@]/#/--image=}" -- scripts/install.sh --stay "${engines[@]}")
 command -v kubectl >/dev/null || export KUBECTL_AT=$(e2e/tools/kubernetes.sh)
 PATH=$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH
 say "starting a private cluster"

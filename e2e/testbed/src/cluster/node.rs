@@ -30,7 +30,7 @@ pub const BUSYBOX: &str = "localhost/busybox:1";
 /// Namespaces and sockets are there in a moment; two cores may be busy with other things.
 const STEP_DEADLINE: Duration = Duration::from_mins(1);
 
-/// An image has some ten megabytes.
+/// An image has ten megabytes, or with Java and Cassandra some hundred.
 const IMPORT_DEADLINE: Duration = Duration::from_mins(2);
 
 /// What a node is told before it is started.
