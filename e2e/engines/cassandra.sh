@@ -21,7 +21,7 @@ copy_java() { # home tree
 copy_libraries() { # tree: what its Java is linked to, and what libraries inside of jars may be, where the loader looks
   local tree=$1 libc
   find "$tree/opt/java" \( -name '*.so' -o -path '*/bin/java' \) -exec ldd {} + |
-    grep -oE '/[^ ]+' | grep -vE ":$|^$tree" | sort -u >"$tree.libraries"
+    sed -nE 's|^\t(.* => )?(/.*) \(0x[0-9a-f]+\)$|\2|p' | grep -vF "$tree/" | sort -u >"$tree.libraries"
   libc=$(grep '/libc\.so' "$tree.libraries")
   find "$(dirname "$libc")/" -maxdepth 1 -regextype posix-extended \
     -regex '.*/lib(dl|gcc_s|m|nss_dns|nss_files|pthread|resolv|rt)\.so\.[0-9]+' >>"$tree.libraries"
