@@ -52,14 +52,13 @@ copy_cassandra() { # java jars tree
 }
 
 build_image() { # into $1
-  local tree=$1/tree arch
-  arch=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+  local tree=$1/tree
   say "building the image of Cassandra $CASSANDRA_VERSION from Java, jars and busybox of this machine, once"
   step java copy_java "${java%/bin/java}" "$tree"
   step libraries copy_libraries "$tree"
   step commands copy_commands "$tree"
   step cassandra copy_cassandra "$java" "$jars" "$tree"
-  step archive cargo run --quiet --package image -- tree --name "localhost/cassandra:$CASSANDRA_VERSION" --arch "$arch" \
+  step archive cargo run --quiet --package image -- tree --name "localhost/cassandra:$CASSANDRA_VERSION" --arch "$(machine_arch)" \
     --entrypoint /bin/start --user 65532:65532 --env PATH=/bin:/opt/java/bin --env JAVA_HOME=/opt/java \
     --out "$1/cassandra.tar" "$tree"
   rm -rf "$tree" "$tree.libraries"
