@@ -50,7 +50,8 @@ fail() { # why
   if [ -n "$had_release" ]; then
     helm rollback orrery --namespace $namespace --wait --timeout 2m >/dev/null 2>&1 || true
   else
-    helm uninstall orrery --namespace $namespace --cascade foreground --wait --timeout 2m >/dev/null 2>&1 || true
+    helm uninstall orrery --namespace $namespace --wait --timeout 2m >/dev/null 2>&1 || true
+    in_system wait --for=delete pods --selector=app.kubernetes.io/name=orrery-operator --timeout=1m >/dev/null 2>&1 || true
   fi
   if [ -z "$had_definitions" ]; then
     helm uninstall orrery-crds --namespace $namespace >/dev/null 2>&1 || true
