@@ -40,7 +40,7 @@ ARCH ?=
 
 .PHONY: image
 image: ## Write an OCI image of what is shipped to target/image, without Docker; IMAGE=name ARCH=amd64|arm64
-	@scripts/image.sh "$(IMAGE)" "$(ARCH)"
+	@scripts/image.sh "$(IMAGE)" "$(ARCH)" bill
 
 # Where to run: in a private node, or with CLUSTER=current IMAGE=registry/name:tag where your kubeconfig points to.
 # WITH=cassandra adds a real one to the private node.

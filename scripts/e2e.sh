@@ -7,10 +7,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 only=${1:-}
 [ "$(id -u)" = 0 ] || die "nodes need root: run make e2e as root"
 
-scripts/prepare.sh node
+scripts/prepare.sh e2e
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
 arch=$(machine_arch)
-scripts/image.sh localhost/orrery:dev "$arch"
+scripts/image.sh localhost/orrery:dev "$arch" bill
 cassandra=$(e2e/engines/cassandra.sh image)
 cargo build --quiet --package testbed
 cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes target/image/orrery-<arch>.tar, an OCI image of the programs in e2e/image/binaries, and beside it what they are
-# made of. Needs neither Docker nor a base image. Arguments: the image's name, and amd64 or arm64.
+# Writes target/image/orrery-<arch>.tar, an OCI image of the programs in e2e/image/binaries. Needs neither Docker nor a base
+# image. Arguments: the image's name, amd64 or arm64, and `bill` to write also what they are made of.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -48,6 +48,8 @@ export SOURCE_DATE_EPOCH
 mkdir -p target/image
 out=target/image/orrery-$arch
 image archive --name "$name" --arch "$arch" ${revision:+--revision "$revision"} --out "$out.tar" "${programs[@]}"
+
+[ "${3:-}" = bill ] || exit 0
 
 install_cyclonedx() { # into $1
   say "installing cargo-cyclonedx $CARGO_CYCLONEDX_VERSION, once"

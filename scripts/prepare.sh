@@ -1,40 +1,45 @@
 #!/usr/bin/env bash
-# Installs or builds what tests need beside Rust, once; a second run says nothing and takes no time.
-# With the argument `node` also what runs pods.
+# Installs or builds what is needed beside Rust, once; a second run says nothing and takes no time.
+# For what, is the argument: test (the default), run (a private node), e2e, or cassandra (as pods).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
 
 # command or file, Debian package
-needs=(
+common=(
   "cc gcc"
-  "musl-gcc musl-tools"
   "setpriv util-linux"
   "flock util-linux"
   "curl curl"
-  "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketimeMT.so.1 libfaketime"
   "ip iproute2"
   "nsenter util-linux"
-  "mvn maven"
+  "python3 python3"
+)
+stores=(
+  "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketimeMT.so.1 libfaketime"
   "mariadbd mariadb-server"
   "redis-server redis-server"
   "psql postgresql-client"
-  "python3 python3"
 )
-tools=(java kubernetes cassandra kafka helm promtool kstatus glua)
-if [ "${1:-}" = node ]; then
-  needs+=(
-    "containerd containerd"
-    "runc runc"
-    "/usr/lib/cni/bridge containernetworking-plugins"
-    "/usr/sbin/iptables iptables"
-    "/usr/sbin/conntrack conntrack"
-    "busybox busybox-static"
-  )
-  tools+=(node coredns provisioner webhook)
-fi
-compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || needs+=("postgresql-server postgresql")
-e2e/tools/java.sh >/dev/null 2>&1 || needs+=("java-$JAVA_MAJOR openjdk-$JAVA_MAJOR-jre-headless")
+compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || stores+=("postgresql-server postgresql")
+java=("mvn maven")
+e2e/tools/java.sh >/dev/null 2>&1 || java+=("java-$JAVA_MAJOR openjdk-$JAVA_MAJOR-jre-headless")
+pods=(
+  "containerd containerd"
+  "runc runc"
+  "/usr/lib/cni/bridge containernetworking-plugins"
+  "/usr/sbin/iptables iptables"
+  "/usr/sbin/conntrack conntrack"
+  "busybox busybox-static"
+)
+
+case ${1:-test} in
+  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua) ;;
+  run) needs=("${common[@]}" "${pods[@]}") tools=(kubernetes helm node coredns provisioner) ;;
+  e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra helm kstatus node coredns provisioner webhook) ;;
+  cassandra) needs=("${java[@]}") tools=(java cassandra) ;;
+  *) die "prepare.sh knows test, run, e2e and cassandra, not $1" ;;
+esac
 
 missing=()
 for need in "${needs[@]}"; do
@@ -55,7 +60,6 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 command -v cargo >/dev/null || die "cargo is needed: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"
-e2e/tools/cargo.sh >/dev/null
 for tool in "${tools[@]}"; do
   "e2e/tools/$tool.sh" >/dev/null
 done

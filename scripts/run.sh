@@ -51,7 +51,9 @@ esac
 ! running >/dev/null || die "a run is in the background already: make stop ends it"
 
 export RUN_BEGAN=$EPOCHSECONDS
-scripts/prepare.sh node
+for need in run "${engines[@]}"; do
+  scripts/prepare.sh "$need"
+done
 export IMAGE=${IMAGE:-localhost/orrery:dev}
 arch=$(machine_arch)
 scripts/image.sh "$IMAGE" "$arch"
