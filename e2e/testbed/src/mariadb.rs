@@ -72,6 +72,8 @@ fn configuration(layout: &Layout, port: u16) -> Result<String> {
     let root = layout.root();
     let first = root.join("first.sql");
     fs::write(&first, FIRST_STATEMENTS).context("failed to write the first statements")?;
+    // Names of temporary tables are unique in one process namespace, and a folder that all share is in none.
+    fs::create_dir_all(root.join("tmp")).context("failed to make a folder for temporary tables")?;
     let root = root.display();
     // It refuses to run as root unless told to by name.
     let user = if geteuid().is_root() { "user=root" } else { "" };
@@ -79,6 +81,7 @@ fn configuration(layout: &Layout, port: u16) -> Result<String> {
         "[mariadbd]
 {user}
 datadir={root}/data
+tmpdir={root}/tmp
 socket={root}/socket
 pid-file={root}/pid
 init-file={}

@@ -27,6 +27,10 @@ const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// More than any first answer that is looked at.
 const ANSWER_BYTES: usize = 1024;
 
+/// How often, and after what pause, a server is started again whose children hold its memory.
+const HELD_ATTEMPTS: usize = 40;
+const HELD: Duration = Duration::from_millis(250);
+
 /// Ports are chosen before they are used, so somebody else may be faster; not many times in a row.
 const ATTEMPTS: usize = 5;
 
@@ -102,6 +106,19 @@ impl Server {
         if !self.recipe.data.exists() {
             self.set_up().await?;
         }
+        for _ in 0..HELD_ATTEMPTS {
+            match self.try_start().await {
+                // What a killed server has started itself ends a moment after it, and holds its memory until then.
+                Err(error) if format!("{error:#}").contains("is still in use") => {
+                    tokio::time::sleep(HELD).await;
+                }
+                started => return started,
+            }
+        }
+        self.try_start().await
+    }
+
+    async fn try_start(&self) -> Result<()> {
         self.component.start()?;
         tokio::select! {
             ready = self.answers(START_DEADLINE) => ready,

@@ -66,6 +66,9 @@ impl Make {
             .env("PATH", path)
             .env("CARGO_TARGET_DIR", self.target.path())
             .env("KUBECONFIG", &self.kubeconfig)
+            // A user's make has no other above it, as this one may have.
+            .env_remove("MAKELEVEL")
+            .env_remove("MAKEFLAGS")
             .kill_on_drop(true)
             .output();
         timeout(DEADLINE, output).await?.context("make")

@@ -62,7 +62,7 @@ fn the_dockerfile_says_the_same() {
     let (_, first) = binaries.lines().next().unwrap().split_once(' ').unwrap();
     for line in [
         format!(
-            "FROM rust:{}-alpine AS build",
+            "FROM docker.io/library/rust:{}-slim-bookworm AS build",
             env!("CARGO_PKG_RUST_VERSION")
         ),
         format!("USER {USER}"),
