@@ -128,7 +128,8 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct User {
-    /// For a service account `system:serviceaccount:NAMESPACE:NAME`.
+    /// For a service account `system:serviceaccount:NAMESPACE:NAME`; empty for one that is gone.
+    #[serde(default)]
     pub username: String,
     /// Groups, `system:masters` for the administrator.
     #[serde(default)]
