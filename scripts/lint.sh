@@ -31,6 +31,8 @@ direction() {
   forbid crds tokio kube-client kube-runtime runtime operator testbed bench soak image
   forbid runtime operator testbed e2e bench soak kube-client image
   forbid operator testbed e2e bench soak image
+  forbid checksum operator kube-client testbed e2e bench soak image
+  forbid workqueue crds runtime operator checksum testbed e2e bench soak image
   forbid testbed operator runtime e2e bench soak image
   forbid e2e operator runtime bench soak image
   forbid bench e2e soak image
@@ -41,7 +43,7 @@ direction() {
 
 # Each crate must compile with the features it asks for itself, not with those a neighbour turns on.
 alone() {
-  for crate in crds runtime operator testbed e2e bench soak image; do
+  for crate in crds runtime operator workqueue checksum testbed e2e bench soak image; do
     cargo check --quiet --package "$crate" || return 1
   done
 }

@@ -34,9 +34,9 @@ pods=(
 )
 
 case ${1:-test} in
-  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua) ;;
+  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua gocraft) ;;
   run) needs=("${common[@]}" "${pods[@]}") tools=(kubernetes helm node coredns provisioner) ;;
-  e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra helm kstatus node coredns provisioner webhook) ;;
+  e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra helm kstatus gocraft node coredns provisioner webhook) ;;
   cassandra) needs=("${java[@]}") tools=(java cassandra) ;;
   *) die "prepare.sh knows test, run, e2e and cassandra, not $1" ;;
 esac

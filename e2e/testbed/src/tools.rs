@@ -56,6 +56,11 @@ pub async fn glua() -> Result<PathBuf> {
     built("glua.sh", "glua").await
 }
 
+/// A producer, a pool and a client of the work queue gocraft/work.
+pub async fn gocraft() -> Result<PathBuf> {
+    built("gocraft.sh", "gocraft").await
+}
+
 /// What a script below `e2e/tools` prints: the path of what it has built, fetched or found.
 pub(crate) async fn printed(script: &'static str) -> Result<PathBuf> {
     let cell = {

@@ -1,0 +1,321 @@
+//! In: heartbeats, and lists of jobs in progress. Out: the jobs of dead pools, back in their queues.
+//! Touches: Redis. Whether a pool is dead is decided again by Redis, in the step that moves its jobs, so several
+//! reapers can run at once, and a pool that comes back in between keeps what it has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::walk::{Walk, members};
+use crate::{Client, Error, Namespace, PoolOptions, scripts};
+
+/// So many jobs are moved in one step: Redis does nothing else meanwhile.
+const BATCH: u64 = 100;
+
+/// So many steps of a walk through the keys per search; the next search goes on there.
+const SEARCH_STEPS: usize = 100;
+
+/// So many names are looked at for wrong counts per search.
+const MOST_NAMES: usize = 1000;
+
+/// How long Redis has been there without a break.
+#[derive(Debug, Default)]
+pub(crate) struct Contact {
+    since: Option<Instant>,
+}
+
+impl Contact {
+    pub(crate) fn heard(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    pub(crate) fn lost(&mut self) {
+        self.since = None;
+    }
+
+    /// Whether everybody who lives has had the time to say so.
+    pub(crate) fn is_steady(&self, now: Instant, patience: Duration) -> bool {
+        let lasted = self.since.map(|since| now.duration_since(since));
+        lasted.is_some_and(|lasted| lasted >= patience)
+    }
+}
+
+/// What was last seen of a pool. Not its age counts, but how long it has not changed: Go pools write the time of
+/// their own clocks, which may be wrong.
+#[derive(Debug)]
+struct Sighting {
+    /// The time of its last heartbeat, as it was written; nothing if there is none. A Go pool takes jobs before it
+    /// writes its first.
+    beat: Option<String>,
+    since: Instant,
+    /// Of which names it has lists, as far as a search has found them.
+    names: BTreeSet<String>,
+}
+
+/// What is known of all pools that have been seen.
+#[derive(Debug, Default)]
+struct Sightings {
+    pools: BTreeMap<String, Sighting>,
+}
+
+impl Sightings {
+    /// Whether the pool has shown no sign of life for as long as is needed.
+    fn is_dead(
+        &mut self,
+        pool: &str,
+        beat: Option<String>,
+        now: Instant,
+        patience: Duration,
+    ) -> bool {
+        if let Some(seen) = self.pools.get(pool)
+            && seen.beat == beat
+        {
+            return now.duration_since(seen.since) >= patience;
+        }
+        let fresh = Sighting {
+            beat,
+            since: now,
+            names: BTreeSet::new(),
+        };
+        self.pools.insert(pool.into(), fresh);
+        false
+    }
+
+    /// Pools that nobody lists, so they would not be looked at again, and of which names they have lists.
+    fn unlisted(&self) -> impl Iterator<Item = (&String, &BTreeSet<String>)> {
+        let without = self.pools.iter().filter(|(_, seen)| seen.beat.is_none());
+        without.map(|(pool, seen)| (pool, &seen.names))
+    }
+
+    fn has_lists(&mut self, pool: &str, names: BTreeSet<String>) {
+        if let Some(seen) = self.pools.get_mut(pool) {
+            seen.names.extend(names);
+        }
+    }
+
+    fn forget(&mut self, pool: &str) {
+        self.pools.remove(pool);
+    }
+
+    fn keep(&mut self, looked_at: &BTreeMap<String, BTreeSet<String>>) {
+        self.pools.retain(|pool, _| looked_at.contains_key(pool));
+    }
+}
+
+/// Looks for dead pools, and for what they have left behind.
+#[derive(Debug)]
+pub(crate) struct Reaper<'a> {
+    client: &'a Client,
+    keys: &'a Namespace,
+    patience: Duration,
+    search_every: Duration,
+    searched: Option<Instant>,
+    walk: Walk,
+    sightings: Sightings,
+}
+
+/// What a heartbeat says.
+struct Heartbeat {
+    at: Option<String>,
+    names: Vec<String>,
+}
+
+impl<'a> Reaper<'a> {
+    pub(crate) fn new(client: &'a Client, keys: &'a Namespace, options: &PoolOptions) -> Self {
+        Self {
+            client,
+            keys,
+            patience: options.patience,
+            search_every: options.search_every,
+            searched: None,
+            walk: Walk::default(),
+            sightings: Sightings::default(),
+        }
+    }
+
+    /// One look at everybody. Tells how many jobs were moved. Without `may_judge` it only looks.
+    pub(crate) async fn step(&mut self, now: Instant, may_judge: bool) -> Result<u64, Error> {
+        let pools = members(self.client, &self.keys.worker_pools()).await?;
+        let known = members(self.client, &self.keys.known_jobs()).await?;
+        let mut lists = self.search(now, &known).await?;
+        for pool in pools {
+            lists.entry(pool).or_default();
+        }
+        for (pool, names) in self.sightings.unlisted() {
+            let found = lists.entry(pool.clone()).or_default();
+            found.extend(names.iter().cloned());
+        }
+        self.sightings.keep(&lists);
+        let mut moved = 0;
+        for (pool, names) in lists {
+            moved += self.look_at(now, may_judge, &pool, names, &known).await?;
+        }
+        Ok(moved)
+    }
+
+    async fn look_at(
+        &mut self,
+        now: Instant,
+        may_judge: bool,
+        pool: &str,
+        mut names: BTreeSet<String>,
+        known: &[String],
+    ) -> Result<u64, Error> {
+        let Heartbeat { at, names: served } = self.heartbeat(pool).await?;
+        let is_dead = self.sightings.is_dead(pool, at.clone(), now, self.patience);
+        if !is_dead || !may_judge {
+            self.sightings.has_lists(pool, names);
+            return Ok(0);
+        }
+        names.extend(served);
+        names.extend(known.iter().cloned());
+        let moved = self.reap(pool, &names, &at.unwrap_or_default()).await?;
+        self.sightings.forget(pool);
+        Ok(moved)
+    }
+
+    async fn heartbeat(&self, pool: &str) -> Result<Heartbeat, Error> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(self.keys.heartbeat(pool));
+        command.arg("heartbeat_at").arg("job_names");
+        let (at, names): (Option<String>, Option<String>) = self.client.query(&command).await?;
+        let names = names.unwrap_or_default();
+        let names = names.split(',').filter(|name| !name.is_empty());
+        Ok(Heartbeat {
+            at,
+            names: names.map(String::from).collect(),
+        })
+    }
+
+    async fn reap(&self, pool: &str, names: &BTreeSet<String>, beat: &str) -> Result<u64, Error> {
+        let mut total = 0;
+        for name in names {
+            loop {
+                let moved = self.reap_some(pool, name, beat).await?;
+                let Ok(moved) = u64::try_from(moved) else {
+                    return Ok(total); // it lives after all
+                };
+                total += moved;
+                if moved < BATCH {
+                    break;
+                }
+            }
+        }
+        let mut call = scripts::BURY_POOL.prepare_invoke();
+        call.key(self.keys.heartbeat(pool));
+        call.key(self.keys.worker_pools());
+        call.arg(pool).arg(beat).arg(self.keys.observation(""));
+        if self.client.run::<i64>(&call).await? == 1 {
+            tracing::info!(pool, jobs = total, "a dead pool was cleared away");
+        }
+        for name in names {
+            self.mend(name).await?;
+        }
+        Ok(total)
+    }
+
+    async fn reap_some(&self, pool: &str, name: &str, beat: &str) -> Result<i64, Error> {
+        let mut call = scripts::REAP.prepare_invoke();
+        call.key(self.keys.heartbeat(pool))
+            .key(self.keys.in_progress(name, pool))
+            .key(self.keys.queue(name))
+            .key(self.keys.lock(name))
+            .key(self.keys.lock_info(name));
+        call.arg(pool).arg(beat).arg(BATCH);
+        self.client.run(&call).await
+    }
+
+    /// From time to time: all lists there are, whoever they belong to, and counts that are wrong.
+    async fn search(
+        &mut self,
+        now: Instant,
+        known: &[String],
+    ) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
+        let mut lists: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let is_due = |searched| now.duration_since(searched) >= self.search_every;
+        if !self.searched.is_none_or(is_due) {
+            return Ok(lists);
+        }
+        let pattern = self.keys.in_progress_pattern();
+        let (keys, _) = self.walk.go(self.client, &pattern, SEARCH_STEPS).await?;
+        for key in keys {
+            if let Some((name, pool)) = self.keys.split_in_progress(&key) {
+                lists.entry(pool.into()).or_default().insert(name.into());
+            }
+        }
+        for name in known.iter().take(MOST_NAMES) {
+            self.mend(name).await?;
+        }
+        self.searched = Some(now);
+        Ok(lists)
+    }
+
+    async fn mend(&self, name: &str) -> Result<(), Error> {
+        let mut call = scripts::MEND.prepare_invoke();
+        call.key(self.keys.lock(name))
+            .key(self.keys.lock_info(name))
+            .key(self.keys.queue(name));
+        if self.client.run::<i64>(&call).await? == 1 {
+            tracing::info!(name, "the count of jobs in progress was wrong");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::monotonic;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn a_pool_is_dead_when_its_heartbeat_has_not_changed_for_long() {
+        let start = monotonic();
+        let mut sightings = Sightings::default();
+        let mut is_dead = |beat: Option<&str>, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            sightings.is_dead("p", beat.map(Into::into), now, PATIENCE)
+        };
+        assert!(!is_dead(None, 0));
+        assert!(!is_dead(None, 9));
+        assert!(is_dead(None, 10));
+        assert!(!is_dead(Some("100"), 11), "its first heartbeat");
+        assert!(!is_dead(Some("105"), 16));
+        assert!(!is_dead(Some("104"), 20), "its clock goes back");
+        assert!(!is_dead(Some("104"), 29));
+        assert!(is_dead(Some("104"), 30));
+        assert!(!is_dead(None, 31));
+    }
+
+    #[test]
+    fn pools_that_nobody_lists_are_looked_at_again() {
+        let now = monotonic();
+        let mut sightings = Sightings::default();
+        sightings.is_dead("listed", Some("1".into()), now, PATIENCE);
+        sightings.is_dead("orphan", None, now, PATIENCE);
+        let names = BTreeSet::from(["N".to_string()]);
+        sightings.has_lists("orphan", names.clone());
+        let unlisted: Vec<_> = sightings.unlisted().collect();
+        assert_eq!(unlisted, [(&"orphan".to_string(), &names)]);
+        sightings.keep(&[("listed".into(), BTreeSet::new())].into());
+        assert_eq!(sightings.unlisted().count(), 0);
+        assert_eq!(sightings.pools.len(), 1);
+    }
+
+    #[test]
+    fn nobody_is_judged_before_everybody_could_speak() {
+        let start = monotonic();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut contact = Contact::default();
+        assert!(!contact.is_steady(at(100), PATIENCE));
+        contact.heard(at(0));
+        contact.heard(at(5));
+        assert!(!contact.is_steady(at(9), PATIENCE));
+        assert!(contact.is_steady(at(10), PATIENCE));
+        contact.lost();
+        contact.heard(at(11));
+        assert!(!contact.is_steady(at(20), PATIENCE));
+    }
+}
