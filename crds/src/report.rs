@@ -1,6 +1,8 @@
 //! The documents that the operator and its agents exchange on the control port.
 //! In and out: JSON; both sides accept every released version. Pure data.
 
+pub mod checksum;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

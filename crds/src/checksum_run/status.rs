@@ -22,9 +22,11 @@ pub enum RunState {
     CleanUp,
     /// Done.
     Finished,
-    /// The run is being ended before its time.
-    CancellingMetadataSync,
-    /// Ended before its time.
+    /// What an aborted listing left behind is removed.
+    AbortingMetadataSync,
+    /// What an aborted run left behind is removed.
+    AbortingSnapshot,
+    /// Given up, by somebody's decision.
     Aborted,
 }
 

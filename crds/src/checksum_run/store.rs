@@ -47,6 +47,16 @@ pub struct EmbeddedStore {
     pub storage_class_name: Option<String>,
 }
 
+impl Default for EmbeddedStore {
+    fn default() -> Self {
+        Self {
+            claim_name: None,
+            size: default_store_size(),
+            storage_class_name: None,
+        }
+    }
+}
+
 fn default_store_size() -> Size {
     size("10Gi")
 }

@@ -1,0 +1,365 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an edge: it reads the clock for everything below it"
+)]
+//! What each subcommand does. In: arguments. Out: text on standard output, and an exit code. Touches what its parts touch.
+
+mod progress;
+pub mod stores;
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use thiserror::Error;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver, Verify};
+use crate::engine::{self, Ended, Job, Shared, Unresolved};
+use crate::list::exclude::{BadPattern, Excludes};
+use crate::pack::Sizes;
+use crate::path::RelativePath;
+use crate::report::{self, Result as Found};
+use crate::store::{self, Location, NewRun, Store, View, WarningState};
+use crate::verify::{self, Finding};
+
+/// Checksums that are printed at once.
+const PAGE: u32 = 1000;
+/// All of them: a command has as much memory as it needs.
+const ALL: u32 = u32::MAX;
+/// Parts of the listing that are compared at once: one is read while another is written.
+const SYNC_CONCURRENCY: usize = 2;
+/// Results that are stored together, at most; what is there is stored without waiting for more.
+const BATCH: usize = 5000;
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A pattern of `--exclude`.
+    #[error(transparent)]
+    Exclude(#[from] BadPattern),
+    /// A run.
+    #[error(transparent)]
+    Run(#[from] engine::Error),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] store::Error),
+    /// Where the store is to be.
+    #[error(transparent)]
+    Place(#[from] stores::Error),
+    /// Standard output.
+    #[error("failed to write")]
+    Write(#[from] io::Error),
+    /// A path that is not damaged.
+    #[error("{0} has no open warning; `report` tells which files have")]
+    NoWarning(RelativePath),
+}
+
+impl Error {
+    /// For the shell.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Run(engine::Error::Guard { .. }) => Found::Incomplete.exit_code(),
+            Self::Exclude(_)
+            | Self::Run(_)
+            | Self::Store(_)
+            | Self::Place(_)
+            | Self::Write(_)
+            | Self::NoWarning(_) => 3,
+        }
+    }
+}
+
+/// Does it; returns the exit code.
+pub async fn run(command: Command) -> Result<u8, Error> {
+    match command {
+        Command::Local(args) => Box::pin(local(&args)).await,
+        Command::Report(args) => report(&args).await,
+        Command::Verify(args) => Box::pin(verify(&args)).await,
+        Command::Accept(files) => accept(&files).await,
+        Command::Acknowledge(files) => acknowledge(&files).await,
+        Command::Abort(of) => abort(&of).await,
+        Command::TakeOver(args) => take_over(&args).await,
+    }
+}
+
+async fn local(args: &Local) -> Result<u8, Error> {
+    let place = stores::for_run(&args.path, args.store.as_deref())?;
+    let job = Job {
+        root: args.path.clone(),
+        lister: args.lister(),
+        excludes: Excludes::new(args.exclude.iter().chain(&place.inside))?,
+        spill: engine::spill_beside(&place.store),
+        deletion_guard: args.deletion_guard,
+        readers: args.readers.map(usize::from),
+        queue: None,
+        medium: args.medium,
+        packs: Sizes::default(),
+        sync_concurrency: SYNC_CONCURRENCY,
+        batch: BATCH,
+        stop_after_sync: args.stop_after.is_some(),
+    };
+    let what = NewRun {
+        owner: None,
+        snapshot: None,
+        mode: args.mode(),
+        algorithm: args.algorithm,
+    };
+    let unresolved = match (args.resume, args.abort) {
+        (true, _) => Unresolved::Resume,
+        (false, true) => Unresolved::Abort,
+        (false, false) => Unresolved::Refuse,
+    };
+    let location = Location::file(place.store);
+    let shared = Arc::new(Shared::new(args.max_throughput, Instant::now()));
+    let running = async {
+        let store = Store::open(&location, 1).await?;
+        let run = engine::begin(&store, &what, unresolved).await?;
+        engine::run(&job, &store, run, &shared).await
+    };
+    let telling = progress::tell(&shared, args.output, args.quiet);
+    let ended = tokio::select! {
+        ended = stopped_by_signals(running, &shared) => ended?,
+        never = telling => match never {},
+    };
+    tell(args.output, &location, &ended).await
+}
+
+/// The first signal ends what runs in order; it is then resumed or begun again.
+async fn stopped_by_signals<T>(running: impl Future<Output = T>, shared: &Shared) -> T {
+    let asked = async {
+        let (Ok(mut interrupt), Ok(mut terminate)) = (
+            signal(SignalKind::interrupt()),
+            signal(SignalKind::terminate()),
+        ) else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    };
+    let mut running = std::pin::pin!(running);
+    tokio::select! {
+        ended = &mut running => ended,
+        () = asked => {
+            shared.stop.store(true, Ordering::Relaxed);
+            running.await
+        }
+    }
+}
+
+async fn tell(output: Output, store: &Location, ended: &Ended) -> Result<u8, Error> {
+    let view = View::open(store).await?;
+    let warnings = view.warnings(false, ALL).await?;
+    let problems = view.problems(ended.run.id, ALL).await?;
+    let mut out = io::stdout().lock();
+    match output {
+        Output::Text => {
+            write!(out, "{}", report::run_text(&ended.run))?;
+            write!(out, "{}", report::warnings_text(&warnings))?;
+            write!(out, "{}", report::problems_text(&problems))?;
+            write!(out, "{}", report::unlisted_text(&ended.problems))?;
+        }
+        Output::Json => {
+            for warning in &warnings {
+                write!(out, "{}", report::warning_json(warning))?;
+            }
+            for problem in &problems {
+                write!(out, "{}", report::problem_json(problem))?;
+            }
+            write!(out, "{}", report::run_json(&ended.run))?;
+        }
+    }
+    // Damage that an earlier run found, and that this one did not read, is still there.
+    let known = warnings.iter().any(|it| it.state == WarningState::Open);
+    let found = if known {
+        Found::Damage
+    } else {
+        Found::of(&ended.run)
+    };
+    Ok(found.exit_code())
+}
+
+async fn report(args: &Report) -> Result<u8, Error> {
+    let view = View::open(&stores::of(&args.store)?).await?;
+    match args.format {
+        Format::Text => report_text(&view, args.all).await?,
+        Format::Json => report_json(&view, args.all).await?,
+        Format::Csv => {
+            let mut text = report::CSV_HEAD.to_owned();
+            text.extend(
+                view.warnings(args.all, ALL)
+                    .await?
+                    .iter()
+                    .map(report::warning_csv),
+            );
+            io::stdout().write_all(text.as_bytes())?;
+        }
+        Format::Manifest => return manifest(&view).await,
+    }
+    let damaged = view.warnings(false, ALL).await?;
+    Ok(u8::from(!damaged.is_empty()))
+}
+
+async fn report_text(view: &View, all: bool) -> Result<(), Error> {
+    let warnings = view.warnings(all, ALL).await?;
+    let mut text = report::warnings_text(&warnings);
+    for (n, run) in view.runs(10).await?.iter().enumerate() {
+        if n == 0 {
+            text += &report::problems_text(&view.problems(run.id, ALL).await?);
+        }
+        text += &report::run_text(run);
+    }
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+async fn report_json(view: &View, all: bool) -> Result<(), Error> {
+    let mut text = String::new();
+    text.extend(
+        view.warnings(all, ALL)
+            .await?
+            .iter()
+            .map(report::warning_json),
+    );
+    for (n, run) in view.runs(u32::MAX).await?.iter().enumerate() {
+        if n == 0 {
+            text.extend(
+                view.problems(run.id, ALL)
+                    .await?
+                    .iter()
+                    .map(report::problem_json),
+            );
+        }
+        text += &report::run_json(run);
+    }
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// In the algorithm of the last run; what has another one is counted, because the tool that checks it would refuse it.
+async fn manifest(view: &View) -> Result<u8, Error> {
+    let runs = view.runs(1).await?;
+    let algorithm = runs
+        .first()
+        .map(|run| run.what.algorithm)
+        .unwrap_or_default();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let (mut after, mut left_out) = (None, 0);
+    loop {
+        let page = view.checksums(after, PAGE).await?;
+        let Some(last) = page.last() else { break };
+        after = Some(last.key);
+        for checksum in &page {
+            match report::manifest_line(checksum, algorithm) {
+                Some(line) => out.write_all(&line)?,
+                None => left_out += 1,
+            }
+        }
+    }
+    out.flush()?;
+    if left_out > 0 {
+        eprintln!("{left_out} files have no {algorithm} checksum yet, and are left out");
+    }
+    Ok(if left_out > 0 { 2 } else { 0 })
+}
+
+async fn verify(args: &Verify) -> Result<u8, Error> {
+    let view = View::open(&stores::of(&args.store)?).await?;
+    let shared = Shared::new(None, Instant::now());
+    let (mut same, mut different, mut unknown) = (0, 0, 0);
+    let tell = |path: &RelativePath, finding: Finding| match finding {
+        Finding::Same => same += 1,
+        Finding::Different { expected, actual } => {
+            different += 1;
+            let _ = finding_line(
+                args.output,
+                "different",
+                path,
+                &format!("{expected} on record, {actual} here"),
+            );
+        }
+        Finding::Unknown(why) => {
+            unknown += 1;
+            let _ = finding_line(args.output, "unknown", path, &why);
+        }
+    };
+    let pace = |_| !shared.is_stopped();
+    let verifying = verify::verify(&args.path, &view, &pace, tell);
+    stopped_by_signals(verifying, &shared).await?;
+    let mut out = io::stdout().lock();
+    match args.output {
+        Output::Text => writeln!(
+            out,
+            "{same} files are as on record, {different} are not, {unknown} could not be compared"
+        )?,
+        Output::Json => writeln!(
+            out,
+            r#"{{"kind":"verify","same":{same},"different":{different},"unknown":{unknown}}}"#
+        )?,
+    }
+    Ok(match (different, unknown) {
+        (0, 0) => 0,
+        (0, _) => 2,
+        _ => 1,
+    })
+}
+
+fn finding_line(output: Output, what: &str, path: &RelativePath, why: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match output {
+        Output::Text => writeln!(out, "{what}: {path}\n  {why}"),
+        Output::Json => {
+            let line = serde_json::json!({"kind": what, "path": path.to_string(), "why": why});
+            writeln!(out, "{line}")
+        }
+    }
+}
+
+async fn accept(files: &Files) -> Result<u8, Error> {
+    let store = Store::open(&stores::existing(&files.store)?, 1).await?;
+    for path in paths(files) {
+        if !store.accept(&path).await? {
+            return Err(Error::NoWarning(path));
+        }
+    }
+    Ok(0)
+}
+
+async fn acknowledge(files: &Files) -> Result<u8, Error> {
+    let store = Store::open(&stores::existing(&files.store)?, 1).await?;
+    for path in paths(files) {
+        if !store.acknowledge(&path).await? {
+            return Err(Error::NoWarning(path));
+        }
+    }
+    Ok(0)
+}
+
+fn paths(files: &Files) -> impl Iterator<Item = RelativePath> {
+    let bytes = files.paths.iter().map(|path| path.as_os_str().as_bytes());
+    bytes.map(RelativePath::new)
+}
+
+async fn take_over(args: &TakeOver) -> Result<u8, Error> {
+    let from = stores::server(&args.from, "ORRERY_FROM")?;
+    let store = Store::open(&stores::of(&args.store)?, 1).await?;
+    let taken = store::take_over(&store, &from, &args.table_prefix).await?;
+    let store::Taken {
+        files,
+        runs,
+        warnings,
+    } = taken;
+    let text = format!("took over {files} files, {runs} runs and {warnings} warnings\n");
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(0)
+}
+
+async fn abort(of: &StoreOf) -> Result<u8, Error> {
+    let store = Store::open(&stores::existing(of)?, 1).await?;
+    if let Some(run) = store.view().last_run().await? {
+        engine::abort(&store, run, None).await?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,411 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an edge: it reads the clock for everything below it"
+)]
+//! Reading by others: packs go to a queue, and what workers found comes back. Only the store counts: what is lost on the way
+//! is sent again, and a queue that is away is waited for.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
+
+use super::work::give_up;
+use super::{Error, Job, Shared};
+use crate::judge::Reading;
+use crate::pack::Packer;
+use crate::queue::{COMPUTE, LIMIT, Queue, pack_job, payload};
+use crate::schedule::{Schedule, Seen};
+use crate::store::{FileResult, Pending, Run, Store};
+use crate::wire::{BackPack, PackFile, WorkPack, id_of};
+
+/// Rows that are asked for at once.
+const PAGE: u32 = 4000;
+/// After so many rounds of which nothing came, what is left is told as unreadable.
+const ROUNDS: usize = 3;
+/// How often it is looked whether all has come back.
+const LOOK: Duration = Duration::from_secs(1);
+/// The queue must be seen empty so often: between two looks a pack may be on its way.
+const LOOKS: usize = 3;
+/// How long a run waits for results while others keep the queue busy, before it sends again what is missing.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// Results that wait: beyond the first, no more packs are given out until there are fewer than the second.
+const HIGH_WATER: u64 = 10_000;
+const LOW_WATER: u64 = 1000;
+/// How often limits and pauses are looked at.
+const MONITOR: Duration = Duration::from_secs(2);
+/// The pause after something went wrong.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A worker waits at most so long before it looks for results again.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Has all read that the run has still to read.
+pub(super) async fn work(
+    job: &Job,
+    queue: &Queue,
+    store: &Store,
+    run: &mut Run,
+    shared: &Arc<Shared>,
+) -> Result<(), Error> {
+    let kinds = vec![Kind::new(queue.results())];
+    let writers = u32::try_from(store.writers()).unwrap_or(1);
+    let pool = Pool::new(
+        queue.client.clone(),
+        queue.namespace.clone(),
+        PoolOptions::new(kinds, writers),
+    )?;
+    let remote = Remote {
+        job,
+        queue,
+        store,
+        shared,
+        pool: &pool,
+    };
+    let stop = CancellationToken::new();
+    let serving = (0..store.writers()).map(|_| remote.take_results(run));
+    let living = pool.run(stop.clone());
+    let working = async {
+        let done = tokio::select! {
+            done = remote.rounds(run) => done,
+            done = try_join_all(serving) => done.map(drop),
+            never = remote.monitor() => match never {},
+        };
+        stop.cancel();
+        done
+    };
+    let (done, ()) = tokio::join!(working, living);
+    done?;
+    *run = store.view().run(run.id).await?;
+    shared.tell(run);
+    Ok(())
+}
+
+/// Removes all that a run has left in the queue. Best effort: a queue that is away has nothing of value.
+pub async fn clean_up(queue: &Queue) {
+    let inspector = queue.inspector();
+    let _ = inspector.unpause(COMPUTE).await;
+    let _ = inspector.remove(&queue.results()).await;
+    let _ = queue.published().delete().await;
+    if inspector
+        .counts(COMPUTE)
+        .await
+        .is_ok_and(|it| it.is_drained())
+    {
+        let _ = inspector.remove(COMPUTE).await;
+    }
+}
+
+struct Remote<'a> {
+    job: &'a Job,
+    queue: &'a Queue,
+    store: &'a Store,
+    shared: &'a Arc<Shared>,
+    pool: &'a Pool,
+}
+
+impl Remote<'_> {
+    /// Sends packs until nothing is left, or nothing comes back.
+    async fn rounds(&self, run: &Run) -> Result<(), Error> {
+        let mut fruitless = 0;
+        loop {
+            let before = self.remaining(run).await?;
+            if before == 0 {
+                return Ok(());
+            }
+            self.produce(run).await?;
+            self.drained(run).await?;
+            let is_fruitless = self.remaining(run).await? >= before;
+            fruitless = if is_fruitless { fruitless + 1 } else { 0 };
+            if fruitless >= ROUNDS {
+                return Ok(give_up(self.store, run).await?);
+            }
+        }
+    }
+
+    async fn remaining(&self, run: &Run) -> Result<i64, Error> {
+        if self.shared.is_stopped() {
+            return Err(Error::Stopped { run: run.id });
+        }
+        let run = self.store.view().run(run.id).await?;
+        self.shared.tell(&run);
+        Ok(run.counts.remaining().max(0))
+    }
+
+    /// Enqueues all that is still to be read, no faster than it is consumed.
+    async fn produce(&self, run: &Run) -> Result<(), Error> {
+        let (inspector, enqueuer) = (self.queue.inspector(), self.queue.enqueuer());
+        let mut schedule = Schedule::default();
+        let mut source = Source::new(self, run);
+        let mut waiting: Vec<NewJob> = Vec::new();
+        let (began, mut added) = (Instant::now(), 0);
+        while !self.shared.is_stopped() {
+            let looked = async {
+                let length = inspector.queue_length(COMPUTE).await?;
+                Ok::<_, workqueue::Error>((length, inspector.workers(COMPUTE).await?))
+            };
+            let (length, workers) = match looked.await {
+                Ok(seen) => seen,
+                Err(error) => {
+                    self.trouble(&error).await;
+                    continue;
+                }
+            };
+            self.shared.queued.store(length, Ordering::Relaxed);
+            let seen = Seen {
+                length,
+                workers,
+                added,
+                was_empty: length == 0 && added > 0,
+            };
+            let decision = schedule.step(began.elapsed(), seen);
+            let wanted = usize::try_from(decision.target.saturating_sub(length)).unwrap_or(0);
+            let wanted = wanted.min(workqueue::MOST_AT_ONCE);
+            while waiting.len() < wanted
+                && let Some(pack) = source.next().await?
+            {
+                waiting.push(pack);
+            }
+            added = 0;
+            if waiting.is_empty() && wanted > 0 {
+                return Ok(());
+            }
+            if !waiting.is_empty() {
+                match enqueuer.enqueue_many(waiting.clone()).await {
+                    Ok(sent) => {
+                        added = sent.len() as u64;
+                        waiting.clear();
+                    }
+                    Err(error) => self.trouble(&error).await,
+                }
+            }
+            sleep(decision.wait).await;
+        }
+        Err(Error::Stopped { run: run.id })
+    }
+
+    /// Waits until all has come back, or nothing more will.
+    async fn drained(&self, run: &Run) -> Result<(), Error> {
+        let inspector = self.queue.inspector();
+        let (mut empty, mut last, mut moved) = (0, i64::MAX, Instant::now());
+        loop {
+            let remaining = self.remaining(run).await?;
+            if remaining != last || self.shared.is_paused() {
+                (last, moved) = (remaining, Instant::now());
+            }
+            if remaining == 0 || moved.elapsed() > PATIENCE {
+                return Ok(());
+            }
+            let looked = async {
+                let packs = inspector.counts(COMPUTE).await?;
+                Ok::<_, workqueue::Error>((packs, inspector.counts(&self.queue.results()).await?))
+            };
+            match looked.await {
+                Ok((packs, results)) => {
+                    self.shared.queued.store(packs.queued, Ordering::Relaxed);
+                    let is_empty = packs.is_drained() && results.is_drained();
+                    empty = if is_empty { empty + 1 } else { 0 };
+                }
+                Err(error) => {
+                    empty = 0;
+                    self.trouble(&error).await;
+                }
+            }
+            if empty >= LOOKS {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Stores results as they come. They are acknowledged when they are stored: who dies in between has them sent again.
+    async fn take_results(&self, run: &Run) -> Result<Infallible, Error> {
+        let mut idle = Idle::at_most(IDLE);
+        loop {
+            let mut batch = Batch::default();
+            while batch.results.len() < self.job.batch {
+                match self.pool.take().await {
+                    Ok(Some(taken)) => self.open(taken, &mut batch).await?,
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.trouble(&error).await;
+                        break;
+                    }
+                }
+            }
+            if batch.taken.is_empty() {
+                sleep(idle.pause()).await;
+                continue;
+            }
+            idle.reset();
+            let stored = self
+                .store
+                .write_back(run, &batch.results, Timestamp::now())
+                .await?;
+            self.shared.tell(&stored);
+            *self.shared.queue_trouble() = None;
+            for taken in &batch.taken {
+                if let Err(error) = self.pool.finish(taken).await {
+                    // It comes again, and changes nothing then.
+                    self.trouble(&error).await;
+                }
+            }
+        }
+    }
+
+    async fn open(&self, taken: Taken, batch: &mut Batch) -> Result<(), Error> {
+        let pack = payload(taken.job())
+            .map_err(str::to_owned)
+            .and_then(|it| BackPack::decode(it).map_err(|error| error.to_string()));
+        let pack = match pack {
+            Ok(pack) => pack,
+            Err(why) => {
+                warn!(
+                    why,
+                    "a result that cannot be read is left among the dead jobs"
+                );
+                let tries = Tries {
+                    max_fails: 1,
+                    skip_dead: false,
+                };
+                let _ = self.pool.fail(&taken, &why, tries).await;
+                return Ok(());
+            }
+        };
+        for (id, sum) in pack.files {
+            if let Some((key, bytes)) = self.store.view().file_of_id(id).await? {
+                let digests = vec![crate::algorithm::Digest::new(
+                    crate::algorithm::Algorithm::Sha1,
+                    &sum,
+                )];
+                batch.results.push((key, Reading::Read { digests, bytes }));
+            }
+        }
+        batch.results.extend(pack.results);
+        batch.taken.push(taken);
+        Ok(())
+    }
+
+    /// Publishes limits and pauses, until it is dropped.
+    async fn monitor(&self) -> Infallible {
+        let mut is_crowded = false;
+        loop {
+            match self.monitor_once(is_crowded).await {
+                Ok(crowded) => is_crowded = crowded,
+                Err(error) => self.trouble(&error).await,
+            }
+            sleep(MONITOR).await;
+        }
+    }
+
+    async fn monitor_once(&self, was_crowded: bool) -> Result<bool, workqueue::Error> {
+        let inspector = self.queue.inspector();
+        let results = inspector.queue_length(&self.queue.results()).await?;
+        let is_crowded = results > if was_crowded { LOW_WATER } else { HIGH_WATER };
+        let should_pause = is_crowded || self.shared.is_paused();
+        if should_pause != inspector.is_paused(COMPUTE).await? {
+            if should_pause {
+                inspector.pause(COMPUTE).await?;
+            } else {
+                inspector.unpause(COMPUTE).await?;
+            }
+        }
+        let pools = inspector.pools().await?;
+        let serves = |names: &[String]| names.iter().any(|it| it == COMPUTE);
+        let pools = pools.iter().filter(|it| serves(&it.job_names)).count() as u64;
+        let limit = match self.shared.total_limit.load(Ordering::Relaxed) {
+            0 => 0,
+            // Nobody's share is nothing: that would be no limit.
+            total => (total / pools.max(1)).max(1),
+        };
+        let published = self.queue.published();
+        let known = published.read().await?;
+        let known = known.and_then(|it| it.fields.get(LIMIT).cloned());
+        if known != Some(limit.to_string()) {
+            published.publish(&[(LIMIT, limit.to_string())]).await?;
+        }
+        *self.shared.queue_trouble() = None;
+        Ok(is_crowded)
+    }
+
+    /// Takes note of what is wrong with the queue, and waits a moment.
+    async fn trouble(&self, error: &workqueue::Error) {
+        let words = runtime::telemetry::chain(error);
+        let is_news = self.shared.queue_trouble().replace(words.clone()).is_none();
+        if is_news {
+            warn!(error = words, "the queue cannot be used for now");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// What is stored together, and the jobs it came in.
+#[derive(Default)]
+struct Batch {
+    results: Vec<FileResult>,
+    taken: Vec<Taken>,
+}
+
+/// Packs of all that is still to be read.
+struct Source<'a> {
+    remote: &'a Remote<'a>,
+    run: &'a Run,
+    packer: Packer,
+    pending: std::vec::IntoIter<Pending>,
+    after: Option<crate::path::Key>,
+    is_over: bool,
+}
+
+impl<'a> Source<'a> {
+    fn new(remote: &'a Remote<'a>, run: &'a Run) -> Self {
+        Self {
+            remote,
+            run,
+            packer: Packer::new(remote.job.packs),
+            pending: Vec::new().into_iter(),
+            after: None,
+            is_over: false,
+        }
+    }
+
+    async fn next(&mut self) -> Result<Option<NewJob>, Error> {
+        loop {
+            for file in self.pending.by_ref() {
+                if let Some(pack) = self.packer.add(file) {
+                    return Ok(Some(self.job(&pack)));
+                }
+            }
+            if self.is_over {
+                return Ok(self.packer.rest().map(|pack| self.job(&pack)));
+            }
+            let view = self.remote.store.view();
+            let (pending, last) = view.pending(self.run, self.after, PAGE).await?;
+            (self.pending, self.after, self.is_over) = (pending.into_iter(), last, last.is_none());
+        }
+    }
+
+    fn job(&self, pack: &[Pending]) -> NewJob {
+        let algorithm = self.run.what.algorithm;
+        pack_job(&WorkPack {
+            file_system: self.remote.queue.file_system.clone(),
+            snapshot: self.remote.queue.snapshot.clone(),
+            algorithm: Some(algorithm),
+            files: pack
+                .iter()
+                .map(|file| PackFile {
+                    id: id_of(file.key),
+                    path: [b"/", file.task.path.as_bytes()].concat(),
+                    key: Some(file.key),
+                    attributes: file.task.attributes,
+                    other: file.algorithm.filter(|it| *it != algorithm),
+                })
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,222 @@
+//! The listing, and what it changes in the store: in two passes, so that nothing is forgotten before all is known.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+
+use super::{Error, Job, Lister, Shared};
+use crate::entry::Entry;
+use crate::list::{self, Listing, Problems, file_list, walk};
+use crate::merge::{Differences, may_forget, merge};
+use crate::spill::Spill;
+use crate::store::{Listed, Part, Run, Store};
+
+/// Threads that walk, where nobody says how many: latency is what a walk waits for.
+const WALKERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+
+/// Lists, and brings the store up to what there is. A tree that may change is listed anew by a run that is resumed; a snapshot
+/// is listed, too, but what was compared of it stays compared.
+pub(super) async fn sync(
+    job: &Job,
+    store: &Store,
+    run: &mut Run,
+    shared: &Arc<Shared>,
+) -> Result<Problems, Error> {
+    let spill = create(&job.spill).map_err(|source| spill_failed(job, source))?;
+    let spill = Arc::new(spill);
+    let listing = list(job, &spill, shared).await?;
+    if listing.stopped {
+        return Err(Error::Stopped { run: run.id });
+    }
+    if run.what.snapshot.is_none() {
+        store.restart_sync(run.id).await?;
+    }
+    let pass = Pass {
+        job,
+        store,
+        run,
+        spill: &spill,
+        shared,
+    };
+    let parts = pass.compare_all().await?;
+    let all = parts.values().copied().fold(Part::default(), Part::plus);
+    let complete = listing.is_complete();
+    // What was not seen is perhaps there: it is to be read, and whoever tries finds out.
+    let mut tally = all.listed.plus(all.unseen);
+    if complete {
+        let (missing, known) = (
+            all.unseen.total,
+            all.listed.total - all.new + all.unseen.total,
+        );
+        guard(job.deletion_guard, missing, known)?;
+        pass.forget_all(&parts).await?;
+        tally = all.listed;
+    }
+    let found = Listed {
+        tally,
+        complete,
+        unlisted: listing.problems.total,
+        example: listing.problems.first.first().map(example),
+    };
+    store.listed(run, &found).await?;
+    Ok(listing.problems)
+}
+
+fn example(problem: &list::Problem) -> String {
+    format!("{}: {}", problem.path, problem.what)
+}
+
+fn create(folder: &Path) -> io::Result<Spill> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    Spill::create(folder)
+}
+
+fn spill_failed(job: &Job, source: io::Error) -> Error {
+    Error::Spill {
+        path: job.spill.clone(),
+        source,
+    }
+}
+
+async fn list(job: &Job, spill: &Arc<Spill>, shared: &Arc<Shared>) -> Result<Listing, Error> {
+    let (job, spill, shared) = (job.clone(), spill.clone(), shared.clone());
+    let listing = tokio::task::spawn_blocking(move || list_here(&job, &spill, &shared));
+    listing.await.map_err(|_| Error::Reader)?
+}
+
+fn list_here(job: &Job, spill: &Spill, shared: &Shared) -> Result<Listing, Error> {
+    let error = Mutex::new(None);
+    let sink = |entries: Vec<Entry>| {
+        shared
+            .listed
+            .fetch_add(entries.len() as u64, Ordering::Relaxed);
+        match spill.add(&entries) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(source) => {
+                *error.lock().unwrap_or_else(PoisonError::into_inner) = Some(source);
+                ControlFlow::Break(())
+            }
+        }
+    };
+    let listing = with_lister(job, &sink, shared)?;
+    match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(source) => Err(spill_failed(job, source)),
+        None => Ok(listing),
+    }
+}
+
+fn with_lister(job: &Job, sink: &list::Sink<'_>, shared: &Shared) -> Result<Listing, Error> {
+    let threads = job.readers.and_then(NonZeroUsize::new).unwrap_or(WALKERS);
+    let excludes = job.excludes.clone();
+    let of_list = |prefix: &[u8]| file_list::Options {
+        threads,
+        excludes: excludes.clone(),
+        prefix: prefix.into(),
+    };
+    let stop = &shared.stop;
+    Ok(match &job.lister {
+        Lister::Walk => {
+            let options = walk::Options {
+                threads,
+                excludes: excludes.clone(),
+                ..walk::Options::default()
+            };
+            walk::walk(&job.root, &options, sink, stop)?
+        }
+        Lister::Paths(path) => {
+            file_list::nul_separated(open(path)?, &job.root, &of_list(&[]), sink, stop)?
+        }
+        Lister::Policy(path, prefix) => {
+            file_list::policy_output(open(path)?, &of_list(prefix), sink, stop)?
+        }
+    })
+}
+
+fn open(path: &PathBuf) -> Result<BufReader<File>, Error> {
+    let file = File::open(path).map_err(|source| Error::Open {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(BufReader::with_capacity(1 << 20, file))
+}
+
+struct Pass<'a> {
+    job: &'a Job,
+    store: &'a Store,
+    run: &'a Run,
+    spill: &'a Arc<Spill>,
+    shared: &'a Shared,
+}
+
+impl Pass<'_> {
+    /// The first pass: writes what is new or changed, and counts what is missing.
+    async fn compare_all(&self) -> Result<HashMap<u8, Part>, Error> {
+        let mut parts = self.store.view().parts(self.run.id).await?;
+        let left: Vec<u8> = (0..=u8::MAX).filter(|it| !parts.contains_key(it)).collect();
+        let done: Vec<(u8, Part)> = stream::iter(left)
+            .map(|part| self.first(part))
+            .buffer_unordered(self.job.sync_concurrency)
+            .try_collect()
+            .await?;
+        parts.extend(done);
+        Ok(parts)
+    }
+
+    async fn first(&self, part: u8) -> Result<(u8, Part), Error> {
+        if self.shared.is_stopped() {
+            return Err(Error::Stopped { run: self.run.id });
+        }
+        let found = self.compare(part).await?;
+        self.store.apply(self.run.id, part, &found).await?;
+        Ok((part, found.part()))
+    }
+
+    /// The second pass: forgets what is gone.
+    async fn forget_all(&self, parts: &HashMap<u8, Part>) -> Result<(), Error> {
+        let missing = parts.iter().filter(|(_, it)| it.unseen.total > 0);
+        let missing: Vec<u8> = missing.map(|(part, _)| *part).collect();
+        stream::iter(missing)
+            .map(|part| self.second(part))
+            .buffer_unordered(self.job.sync_concurrency)
+            .try_collect()
+            .await
+    }
+
+    async fn second(&self, part: u8) -> Result<(), Error> {
+        if self.shared.is_stopped() {
+            return Err(Error::Stopped { run: self.run.id });
+        }
+        let found = self.compare(part).await?;
+        Ok(self.store.forget(self.run.id, &found.missing).await?)
+    }
+
+    async fn compare(&self, part: u8) -> Result<Differences, Error> {
+        let spill = self.spill.clone();
+        let listed = tokio::task::spawn_blocking(move || spill.part(part));
+        let rows = self.store.view().rows(part).await?;
+        let listed = listed.await.map_err(|_| Error::Reader)?;
+        let listed = listed.map_err(|source| spill_failed(self.job, source))?;
+        Ok(merge(listed, rows, self.run.what.mode, self.run.id))
+    }
+}
+
+fn guard(percent: u8, missing: u64, known: u64) -> Result<(), Error> {
+    if may_forget(missing, known, percent) {
+        return Ok(());
+    }
+    Err(Error::Guard {
+        missing,
+        known,
+        percent,
+    })
+}

@@ -1,0 +1,302 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an edge: it reads the clock for everything below it"
+)]
+//! Reading: files that are to be read go to threads in packs, and what they find goes to the store in batches.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futures::future::try_join_all;
+use jiff::Timestamp;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+
+use super::adapt::Adapt;
+use super::{Error, Job, Shared};
+use crate::algorithm::Algorithm;
+use crate::judge::Reading;
+use crate::pack::Packer;
+use crate::read::{Reader, Root, Stopped};
+use crate::store::{self, FileResult, Pending, Run, Store};
+
+/// Rows that are asked for at once.
+const PAGE: u32 = 4000;
+/// Packs that wait for a reader, for each processor.
+const AHEAD: usize = 4;
+/// A file of which nothing came back is read again so often.
+const ROUNDS: usize = 3;
+/// The most files that are read at once where nobody says how many.
+const MOST_READERS: usize = 64;
+/// How long a number of readers is tried.
+const TRIAL: Duration = Duration::from_secs(2);
+/// A reader whose turn it is not looks so often whether it is.
+const NAP: Duration = Duration::from_millis(50);
+
+type Pack = Vec<Pending>;
+
+/// Reads all that the run has still to read. What came to nothing in every round is told as unreadable.
+pub(super) async fn work(
+    job: &Job,
+    root: &Arc<Root>,
+    store: &Store,
+    run: &mut Run,
+    shared: &Arc<Shared>,
+) -> Result<(), Error> {
+    for _ in 0..ROUNDS {
+        if run.counts.remaining() <= 0 {
+            return Ok(());
+        }
+        round(job, root, store, run, shared).await?;
+        *run = store.view().run(run.id).await?;
+        shared.tell(run);
+        if shared.is_stopped() {
+            return Err(Error::Stopped { run: run.id });
+        }
+    }
+    give_up(store, run).await?;
+    *run = store.view().run(run.id).await?;
+    shared.tell(run);
+    Ok(())
+}
+
+/// Tells what is left as unreadable.
+pub(super) async fn give_up(store: &Store, run: &Run) -> Result<(), store::Error> {
+    let mut after = None;
+    loop {
+        let (pending, last) = store.view().pending(run, after, PAGE).await?;
+        let why = "nothing came back, although it was read several times";
+        let nothing = |file: Pending| (file.key, Reading::Failed { why: why.into() });
+        let results: Vec<FileResult> = pending.into_iter().map(nothing).collect();
+        store.write_back(run, &results, Timestamp::now()).await?;
+        if last.is_none() {
+            return Ok(());
+        }
+        after = last;
+    }
+}
+
+/// The readers of one round, and who keeps them busy.
+struct Round {
+    root: Arc<Root>,
+    shared: Arc<Shared>,
+    algorithm: Algorithm,
+    medium: crate::read::Medium,
+    waiting: Mutex<Receiver<Pack>>,
+    /// Readers with a lower number may read.
+    allowed: AtomicUsize,
+    /// Nobody waits for results any more.
+    is_given_up: AtomicBool,
+    /// No more packs will come.
+    is_drained: AtomicBool,
+    files: AtomicUsize,
+}
+
+/// Ends the readers of a round that was given up.
+struct EndWith(Arc<Round>);
+
+impl Drop for EndWith {
+    fn drop(&mut self) {
+        self.0.is_given_up.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn round(
+    job: &Job,
+    root: &Arc<Root>,
+    store: &Store,
+    run: &Run,
+    shared: &Arc<Shared>,
+) -> Result<(), Error> {
+    let processors = thread::available_parallelism().map_or(2, usize::from);
+    let (least, most) = match job.readers {
+        Some(readers) => (readers, readers),
+        None => (processors, MOST_READERS.max(processors)),
+    };
+    let waiting_room = processors.min(most) * AHEAD;
+    let (packs, waiting) = channel::<Pack>(waiting_room);
+    let (results, found) = channel::<Vec<FileResult>>(waiting_room);
+    let round = Arc::new(Round {
+        root: root.clone(),
+        shared: shared.clone(),
+        algorithm: run.what.algorithm,
+        medium: job.medium,
+        waiting: Mutex::new(waiting),
+        allowed: AtomicUsize::new(least),
+        is_given_up: AtomicBool::new(false),
+        is_drained: AtomicBool::new(false),
+        files: AtomicUsize::new(0),
+    });
+    let _end = EndWith(round.clone());
+    let mut readers = JoinSet::new();
+    for number in 0..most {
+        let (round, results) = (round.clone(), results.clone());
+        readers.spawn_blocking(move || round.read(number, &results));
+    }
+    drop(results);
+    let found = tokio::sync::Mutex::new(found);
+    let storing = (0..store.writers()).map(|_| write_back(store, run, job.batch, &found, shared));
+    let (producing, adapting) = (produce(store, run, job, packs), adapt(&round, least, most));
+    let work = async {
+        tokio::try_join!(producing, try_join_all(storing))?;
+        Ok::<_, Error>(())
+    };
+    tokio::select! {
+        done = work => done?,
+        never = adapting => match never {},
+    }
+    while let Some(ended) = readers.join_next().await {
+        ended.map_err(|_| Error::Reader)?;
+    }
+    Ok(())
+}
+
+/// Tries how many readers the storage likes, until it is dropped.
+async fn adapt(round: &Round, least: usize, most: usize) -> std::convert::Infallible {
+    if least == most {
+        return std::future::pending().await;
+    }
+    let mut adapt = Adapt::new(least, most);
+    let mut before = (0, 0, Instant::now());
+    loop {
+        tokio::time::sleep(TRIAL).await;
+        let bytes = round.shared.bytes.load(Ordering::Relaxed);
+        let files = round.files.load(Ordering::Relaxed);
+        let now = Instant::now();
+        if !round.shared.is_paused() {
+            let rate = rate(bytes - before.0, files - before.1, now - before.2);
+            round.allowed.store(adapt.observe(rate), Ordering::Relaxed);
+        }
+        before = (bytes, files, now);
+    }
+}
+
+/// Opening a file costs about as much as reading so many bytes.
+#[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+fn rate(bytes: u64, files: usize, time: Duration) -> f64 {
+    const FILE: f64 = 65_536.0;
+    (bytes as f64 + files as f64 * FILE) / time.as_secs_f64().max(0.001)
+}
+
+/// Ends when all was produced, or nobody takes packs any more.
+async fn produce(store: &Store, run: &Run, job: &Job, packs: Sender<Pack>) -> Result<(), Error> {
+    let mut packer = Packer::new(job.packs);
+    let mut after = None;
+    loop {
+        let (pending, last) = store.view().pending(run, after, PAGE).await?;
+        for file in pending {
+            if let Some(pack) = packer.add(file)
+                && packs.send(pack).await.is_err()
+            {
+                return Ok(());
+            }
+        }
+        if last.is_none() {
+            break;
+        }
+        after = last;
+    }
+    if let Some(pack) = packer.rest() {
+        let _ = packs.send(pack).await; // nobody is left to read it
+    }
+    Ok(())
+}
+
+impl Round {
+    /// One reader, on a thread of its own, until there are no more packs or all reading ends. Then nobody waits for room
+    /// for more.
+    fn read(&self, number: usize, results: &Sender<Vec<FileResult>>) {
+        self.read_packs(number, results);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.close();
+    }
+
+    fn read_packs(&self, number: usize, results: &Sender<Vec<FileResult>>) {
+        let pace = |bytes| {
+            self.shared.pace(bytes);
+            self.go_on()
+        };
+        let mut reader: Option<Reader<'_>> = None;
+        while let Some(pack) = self.next(number) {
+            let reader = reader.get_or_insert_with(|| Reader::new(&self.root, self.medium, &pace));
+            let mut found = Vec::with_capacity(pack.len());
+            for file in &pack {
+                self.shared.reading.fetch_add(1, Ordering::Relaxed);
+                let result = read_one(reader, file, self.algorithm);
+                self.shared.reading.fetch_sub(1, Ordering::Relaxed);
+                let Ok(result) = result else {
+                    let _ = results.blocking_send(found); // what was read is not read again
+                    return;
+                };
+                self.files.fetch_add(1, Ordering::Relaxed);
+                found.push(result);
+            }
+            if results.blocking_send(found).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn go_on(&self) -> bool {
+        !self.shared.is_stopped() && !self.is_given_up.load(Ordering::Relaxed)
+    }
+
+    /// The next pack, when it is this reader's turn and nothing keeps it from reading.
+    fn next(&self, number: usize) -> Option<Pack> {
+        loop {
+            if !self.go_on() || self.is_drained.load(Ordering::Relaxed) {
+                return None;
+            }
+            let is_waiting = number >= self.allowed.load(Ordering::Relaxed);
+            if !is_waiting && !self.shared.is_paused() {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let pack = waiting.blocking_recv();
+                if pack.is_none() {
+                    self.is_drained.store(true, Ordering::Relaxed);
+                }
+                return pack;
+            }
+            thread::sleep(NAP);
+        }
+    }
+}
+
+/// A file whose checksum was computed with another algorithm is compared by that one, in the same reading.
+fn read_one(
+    reader: &mut Reader<'_>,
+    file: &Pending,
+    algorithm: Algorithm,
+) -> Result<FileResult, Stopped> {
+    let reading = match file.algorithm {
+        Some(other) if other != algorithm => reader.read(&file.task, &[algorithm, other])?,
+        _ => reader.read(&file.task, &[algorithm])?,
+    };
+    Ok((file.key, reading))
+}
+
+async fn write_back(
+    store: &Store,
+    run: &Run,
+    most: usize,
+    found: &tokio::sync::Mutex<Receiver<Vec<FileResult>>>,
+    shared: &Shared,
+) -> Result<(), Error> {
+    loop {
+        let mut batch = Vec::new();
+        {
+            let mut found = found.lock().await;
+            let Some(first) = found.recv().await else {
+                return Ok(());
+            };
+            batch.extend(first);
+            while batch.len() < most {
+                let Ok(more) = found.try_recv() else { break };
+                batch.extend(more);
+            }
+        }
+        let stored = store.write_back(run, &batch, Timestamp::now()).await?;
+        shared.tell(&stored);
+    }
+}

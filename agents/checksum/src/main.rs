@@ -1,0 +1,69 @@
+//! `orrery-checksum`: finds files that are no longer what was written.
+
+use std::process::ExitCode;
+
+use checksum::args::{Arguments, Command, Task};
+use checksum::{commands, coordinator, worker};
+use clap::Parser;
+use clap::error::ErrorKind;
+use runtime::process::{self, Threads};
+
+/// For the shell: an error, which nothing else is.
+const FAILED: u8 = 3;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let _ = error.print();
+            let is_help = matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            );
+            return ExitCode::from(if is_help { 0 } else { FAILED });
+        }
+    };
+    match arguments.task {
+        Task::Coordinator(args) => {
+            let telemetry = args.shell.telemetry.clone();
+            process::run(&telemetry, Threads::PerCore, coordinator::agent(&args))
+        }
+        Task::Worker(args) => {
+            let telemetry = args.shell.telemetry.clone();
+            process::run(&telemetry, Threads::PerCore, worker::agent(&args))
+        }
+        Task::Command(command) => run(command),
+    }
+}
+
+/// A command that a person waits for.
+fn run(command: Command) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(commands::run(command)),
+        Err(error) => Err(error.into()),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("orrery-checksum: {}", chain(&error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// The error and its causes, each once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,335 @@
+//! What a listing changes in the store. In: one partition of the listing and of the store. Out: the differences. Pure.
+
+use crate::entry::{Attributes, Entry};
+use crate::judge::RunId;
+use crate::path::Key;
+use crate::store::Part;
+
+/// The time of change of a row that was taken over from a store which did not keep it: nobody knows, and the modification
+/// time is known to the microsecond only.
+pub const UNKNOWN: i64 = i64::MIN;
+
+/// A row of the store, as far as a listing can change it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Its path's key.
+    pub key: Key,
+    /// What the file system said last.
+    pub attributes: Attributes,
+    /// See [`crate::judge::Known::changed_run`].
+    pub changed_run: RunId,
+    /// The run that last saw another size or another change of metadata under the same modification time; 0 if none did.
+    pub suspect_run: RunId,
+    /// See [`crate::judge::Known::read_run`].
+    pub read_run: RunId,
+}
+
+impl Row {
+    /// Whether it must be read whatever the mode: it was never read, or something happened to it since.
+    pub fn is_unread(&self) -> bool {
+        self.changed_run > self.read_run || self.suspect_run > self.read_run
+    }
+}
+
+/// Which files a run reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Every file.
+    Full,
+    /// Files that are new, changed or suspicious.
+    Incremental,
+    /// The same, and so many percent of the others.
+    Sample(u8),
+}
+
+impl Mode {
+    /// Whether run `run` reads this file.
+    pub fn selects(self, row: &Row, run: RunId) -> bool {
+        match self {
+            Self::Full => true,
+            Self::Incremental => row.is_unread(),
+            Self::Sample(percent) => row.is_unread() || row.key.draw(run, 100) < percent.into(),
+        }
+    }
+}
+
+/// What is different in one partition, and what follows for the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Files the store does not know.
+    pub new: Vec<Entry>,
+    /// Files with another modification time: somebody changed them.
+    pub changed: Vec<Entry>,
+    /// Files with the same modification time, but another size or time of change: to be read and compared.
+    pub suspect: Vec<(Key, Attributes)>,
+    /// Files that are as they were, and of which more is known now.
+    pub refined: Vec<(Key, Attributes)>,
+    /// Files of the store that are gone.
+    pub missing: Vec<Key>,
+    /// Files that the store did not know before this run, also those that an earlier attempt of it has added.
+    pub unknown: u64,
+    /// Files that are there.
+    pub listed: Tally,
+    /// Files that are gone; or, if not all could be listed, perhaps only not seen.
+    pub unseen: Tally,
+}
+
+/// How many files there are, and what a run reads of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All of them.
+    pub total: u64,
+    /// Those that the run reads.
+    pub selected: u64,
+    /// How many bytes those have.
+    pub selected_bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, row: &Row, mode: Mode, run: RunId) {
+        self.total += 1;
+        if mode.selects(row, run) {
+            self.selected += 1;
+            self.selected_bytes += row.attributes.size;
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            total: self.total + other.total,
+            selected: self.selected + other.selected,
+            selected_bytes: self.selected_bytes + other.selected_bytes,
+        }
+    }
+}
+
+/// Compares. Both sides are in the order of their keys, and hold each key once.
+pub fn merge(listed: Vec<(Key, Entry)>, rows: Vec<Row>, mode: Mode, run: RunId) -> Differences {
+    let mut found = Differences::default();
+    let mut rows = rows.into_iter().peekable();
+    for (key, entry) in listed {
+        while let Some(gone) = rows.next_if(|row| row.key < key) {
+            found.miss(&gone, mode, run);
+        }
+        let row = rows.next_if(|row| row.key == key);
+        found.add(key, entry, row, mode, run);
+    }
+    rows.for_each(|gone| found.miss(&gone, mode, run));
+    found
+}
+
+impl Differences {
+    fn miss(&mut self, row: &Row, mode: Mode, run: RunId) {
+        self.missing.push(row.key);
+        self.unseen.add(row, mode, run);
+    }
+
+    fn add(&mut self, key: Key, entry: Entry, row: Option<Row>, mode: Mode, run: RunId) {
+        let attributes = entry.attributes;
+        let mut now = Row {
+            key,
+            attributes,
+            changed_run: run,
+            suspect_run: 0,
+            read_run: 0,
+        };
+        match row {
+            None => {
+                self.unknown += 1;
+                self.new.push(entry);
+            }
+            Some(row) => {
+                (now.read_run, now.suspect_run) = (row.read_run, row.suspect_run);
+                self.unknown += u64::from(row.changed_run == run && row.read_run == 0);
+                match change(&row.attributes, &attributes) {
+                    Change::None => now.changed_run = row.changed_run,
+                    Change::Refined => {
+                        now.changed_run = row.changed_run;
+                        self.refined.push((key, attributes));
+                    }
+                    Change::Suspect => {
+                        (now.changed_run, now.suspect_run) = (row.changed_run, run);
+                        self.suspect.push((key, attributes));
+                    }
+                    Change::Edited => self.changed.push(entry),
+                }
+            }
+        }
+        self.listed.add(&now, mode, run);
+    }
+
+    /// What it comes to.
+    pub fn part(&self) -> Part {
+        Part {
+            listed: self.listed,
+            unseen: self.unseen,
+            new: self.unknown,
+        }
+    }
+}
+
+/// What happened to a file between two listings.
+enum Change {
+    None,
+    Refined,
+    Suspect,
+    Edited,
+}
+
+fn change(before: &Attributes, after: &Attributes) -> Change {
+    const MICROSECOND: i64 = 1000;
+    if before == after {
+        return Change::None;
+    }
+    let is_rough = before.ctime == UNKNOWN;
+    let same_time = before.mtime == after.mtime
+        || (is_rough
+            && before.mtime.div_euclid(MICROSECOND) == after.mtime.div_euclid(MICROSECOND));
+    match (same_time, is_rough && before.size == after.size) {
+        (false, _) => Change::Edited,
+        (true, true) => Change::Refined,
+        (true, false) => Change::Suspect,
+    }
+}
+
+/// Whether so many files may be forgotten: not when nothing is left of many, and not more than a share of them. A few may
+/// always go, or small trees would never be rid of anything.
+pub fn may_forget(missing: u64, known: u64, percent: u8) -> bool {
+    const FEW: u64 = 10;
+    let all_is_gone = missing == known && missing > 0;
+    percent >= 100
+        || (!all_is_gone && missing <= FEW)
+        || u128::from(missing) * 100 <= u128::from(known) * u128::from(percent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::RelativePath;
+
+    const SEEN: Attributes = Attributes {
+        size: 10,
+        mtime: 5,
+        ctime: 5,
+    };
+
+    fn entry(name: &str, attributes: Attributes) -> (Key, Entry) {
+        let path = RelativePath::new(name.as_bytes());
+        (path.key(), Entry { path, attributes })
+    }
+
+    /// Read in run 1, and nothing since.
+    fn row(name: &str) -> Row {
+        Row {
+            key: Key::of(name.as_bytes()),
+            attributes: SEEN,
+            changed_run: 1,
+            suspect_run: 0,
+            read_run: 1,
+        }
+    }
+
+    fn differences(mut listed: Vec<(Key, Entry)>, mut rows: Vec<Row>, mode: Mode) -> Differences {
+        listed.sort_by_key(|(key, _)| *key);
+        rows.sort_by_key(|row| row.key);
+        merge(listed, rows, mode, 2)
+    }
+
+    #[test]
+    fn only_another_modification_time_is_a_change() {
+        let with = |size, mtime, ctime| Attributes { size, mtime, ctime };
+        let listed = vec![
+            entry("same", SEEN),
+            entry("edited", with(10, 6, 6)),
+            entry("older", with(10, 4, 6)),
+            entry("grown", with(11, 5, 5)),
+            entry("touched", with(10, 5, 6)),
+            entry("new", SEEN),
+        ];
+        let rows = ["same", "edited", "older", "grown", "touched", "gone"].map(row);
+        let found = differences(listed, rows.into(), Mode::Incremental);
+        assert_eq!(found.new.len(), 1);
+        assert_eq!(found.changed.len(), 2);
+        assert_eq!(found.suspect.len(), 2);
+        assert_eq!(found.missing, [Key::of(b"gone")]);
+        assert_eq!((found.listed.total, found.listed.selected), (6, 5));
+    }
+
+    #[test]
+    fn a_row_that_was_taken_over_is_the_same_to_the_microsecond() {
+        let rough = |mtime| Attributes {
+            mtime,
+            ctime: UNKNOWN,
+            ..SEEN
+        };
+        let exact = |mtime| Attributes { mtime, ..SEEN };
+        let with = |mtime| Row {
+            attributes: rough(mtime),
+            ..row("a")
+        };
+        let found = |listed, stored| {
+            let listed = vec![entry("a", exact(listed))];
+            differences(listed, vec![with(stored)], Mode::Incremental)
+        };
+        assert_eq!(found(5_000_123, 5_000_000).refined.len(), 1);
+        assert_eq!(found(5_000_123, 5_000_000).listed.selected, 0);
+        assert_eq!(found(5_001_000, 5_000_000).changed.len(), 1);
+    }
+
+    #[test]
+    fn files_that_an_earlier_attempt_has_added_are_still_new_to_the_guard() {
+        let mut added = row("a");
+        (added.changed_run, added.read_run) = (2, 0);
+        let found = differences(
+            vec![entry("a", SEEN), entry("b", SEEN)],
+            vec![added],
+            Mode::Full,
+        );
+        assert_eq!((found.unknown, found.new.len()), (2, 1));
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_unread_is_read() {
+        let mut unread = row("a");
+        unread.changed_run = 2;
+        let mut suspect = row("b");
+        suspect.suspect_run = 2;
+        let listed = vec![entry("a", SEEN), entry("b", SEEN), entry("c", SEEN)];
+        let rows = vec![unread, suspect, row("c")];
+        assert_eq!(
+            differences(listed, rows, Mode::Incremental).listed.selected,
+            2
+        );
+    }
+
+    #[test]
+    fn a_sample_is_about_its_share_and_the_same_when_asked_again() {
+        let listed: Vec<_> = (0..1000).map(|n| entry(&n.to_string(), SEEN)).collect();
+        let rows: Vec<_> = (0..1000).map(|n| row(&n.to_string())).collect();
+        let found = differences(listed.clone(), rows.clone(), Mode::Sample(20));
+        let selected = found.listed.selected;
+        assert!((140..260).contains(&selected), "{selected}");
+        assert_eq!(found, differences(listed, rows, Mode::Sample(20)));
+    }
+
+    #[test]
+    fn an_empty_side_is_all_new_or_all_gone() {
+        let found = differences(vec![entry("a", SEEN)], vec![], Mode::Full);
+        assert_eq!((found.new.len(), found.missing.len()), (1, 0));
+        let found = differences(vec![], vec![row("a")], Mode::Full);
+        assert_eq!((found.listed.total, found.unseen.total), (0, 1));
+    }
+
+    #[test]
+    fn a_few_files_may_go_a_tenth_may_go_but_never_all() {
+        assert!(may_forget(0, 0, 10));
+        assert!(may_forget(10, 20, 10));
+        assert!(may_forget(100, 1000, 10));
+        assert!(!may_forget(101, 1000, 10));
+        assert!(!may_forget(5, 5, 10));
+        assert!(!may_forget(1000, 1000, 10));
+        assert!(may_forget(1000, 1000, 100));
+    }
+}

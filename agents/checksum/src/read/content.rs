@@ -1,0 +1,232 @@
+//! The bytes of a file, from its beginning to its end. In: an open file. Out: blocks to hashers.
+//! Touches: reads the file; takes what it read out of the page cache where that is wanted.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+
+use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use rustix::fs::{self, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::{Medium, Pace, Stopped};
+use crate::algorithm::Hasher;
+
+/// One read. Larger ones are no faster.
+pub(super) const BLOCK: usize = 1 << 20;
+
+/// What reads past the cache must be aligned to, everywhere.
+const ALIGNMENT: usize = 4096;
+
+/// How often a read that failed is tried again.
+const ATTEMPTS: usize = 3;
+
+/// From this size on, the next block is read while the one before is hashed, where the kernel does not read ahead.
+const LARGE: u64 = 8 << 20;
+
+/// `RWF_DONTCACHE`, since Linux 6.14.
+const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+
+/// Where and why a read failed.
+type Failed = (u64, Errno);
+
+/// A block of memory, aligned for reads past the cache.
+#[derive(Debug)]
+struct Block {
+    memory: Vec<u8>,
+    start: usize,
+}
+
+impl Block {
+    fn new() -> Self {
+        let memory = vec![0; BLOCK + ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Self { memory, start }
+    }
+
+    fn all(&mut self) -> &mut [u8] {
+        &mut self.memory[self.start..self.start + BLOCK]
+    }
+
+    fn first(&self, bytes: usize) -> &[u8] {
+        &self.memory[self.start..self.start + bytes.min(BLOCK)]
+    }
+}
+
+/// How a file is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    Direct,
+    DontCache,
+    DropBehind,
+}
+
+/// The content of a file.
+#[derive(Debug)]
+pub(super) struct Content<'a> {
+    file: BorrowedFd<'a>,
+    size: u64,
+    way: Way,
+    offset: u64,
+}
+
+impl<'a> Content<'a> {
+    pub(super) fn new(file: &'a OwnedFd, size: u64, medium: Medium) -> Self {
+        let way = match medium {
+            Medium::Device if fs::fcntl_setfl(file, OFlags::DIRECT).is_ok() => Way::Direct,
+            Medium::Device => Way::DontCache,
+            Medium::Cache => Way::Plain,
+        };
+        if way != Way::Direct && size > BLOCK as u64 {
+            // Advice only.
+            let _ = fs::fadvise(file, 0, None, fs::Advice::Sequential);
+        }
+        Self {
+            file: file.as_fd(),
+            size,
+            way,
+            offset: 0,
+        }
+    }
+
+    /// The next block; nothing at the end.
+    fn next(&mut self, block: &mut Block) -> Result<usize, Failed> {
+        // Less than was asked for is the end, if the size says so too: small files cost one read.
+        let is_over = self.offset > 0
+            && self.offset == self.size
+            && !self.offset.is_multiple_of(BLOCK as u64);
+        if is_over {
+            return Ok(0);
+        }
+        let read = self
+            .read(block.all())
+            .map_err(|error| (self.offset, error))?;
+        if self.way == Way::DropBehind {
+            let length = std::num::NonZeroU64::new(read as u64);
+            let _ = fs::fadvise(self.file, self.offset, length, fs::Advice::DontNeed);
+        }
+        self.offset += read as u64;
+        Ok(read)
+    }
+
+    /// Tries again what a medium may do better the second time, and another way where one is not to be had.
+    fn read(&mut self, block: &mut [u8]) -> Result<usize, Errno> {
+        let mut attempt = 1;
+        loop {
+            let read = match self.way {
+                Way::DontCache => {
+                    let mut buffers = [std::io::IoSliceMut::new(block)];
+                    rustix::io::preadv2(self.file, &mut buffers, self.offset, DONT_CACHE)
+                }
+                Way::Plain | Way::Direct | Way::DropBehind => {
+                    rustix::io::pread(self.file, &mut *block, self.offset)
+                }
+            };
+            match (read, self.way) {
+                (Err(Errno::INTR), _) => {}
+                (Err(Errno::INVAL | Errno::OPNOTSUPP), Way::Direct) => {
+                    fs::fcntl_setfl(self.file, OFlags::empty())?;
+                    self.way = Way::DontCache;
+                }
+                (Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS), Way::DontCache) => {
+                    self.way = Way::DropBehind;
+                }
+                (Err(Errno::IO), _) if attempt < ATTEMPTS => attempt += 1,
+                (read, _) => return read,
+            }
+        }
+    }
+}
+
+/// Memory for reading, made when it is needed and kept.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    first: Option<Block>,
+    second: Option<Block>,
+}
+
+impl Buffers {
+    /// Feeds all content to the hashers; how many bytes that were.
+    pub(super) fn feed(
+        &mut self,
+        content: Content<'_>,
+        pace: &Pace<'_>,
+        hashers: &mut [Hasher],
+    ) -> Result<Result<u64, Failed>, Stopped> {
+        if content.way == Way::Direct && content.size >= LARGE {
+            return self.feed_ahead(content, pace, hashers);
+        }
+        let mut content = content;
+        let block = self.first.get_or_insert_with(Block::new);
+        loop {
+            let read = match content.next(block) {
+                Ok(read) => read,
+                Err(failed) => return Ok(Err(failed)),
+            };
+            if !pace(read as u64) {
+                return Err(Stopped);
+            }
+            if read == 0 {
+                return Ok(Ok(content.offset));
+            }
+            update(hashers, block.first(read));
+        }
+    }
+
+    /// The same with two blocks: one is read while the other is hashed.
+    fn feed_ahead(
+        &mut self,
+        mut content: Content<'_>,
+        pace: &Pace<'_>,
+        hashers: &mut [Hasher],
+    ) -> Result<Result<u64, Failed>, Stopped> {
+        let (to_hash, full) = sync_channel::<(Block, usize)>(2);
+        let (to_read, empty) = sync_channel::<Block>(2);
+        for block in [&mut self.first, &mut self.second] {
+            let block = block.take().unwrap_or_else(Block::new);
+            let _ = to_read.send(block); // there is room for both
+        }
+        let outcome = thread::scope(|scope| {
+            let reading = scope.spawn(|| read_ahead(&mut content, pace, empty, to_hash));
+            for (block, read) in &full {
+                update(hashers, block.first(read));
+                let _ = to_read.send(block); // the other side may be done
+            }
+            drop(to_read);
+            let ended = reading.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        outcome.map(|done| done.map(|()| content.offset))
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "both ends close when this returns"
+)]
+fn read_ahead(
+    content: &mut Content<'_>,
+    pace: &Pace<'_>,
+    empty: Receiver<Block>,
+    to_hash: SyncSender<(Block, usize)>,
+) -> Result<Result<(), Failed>, Stopped> {
+    while let Ok(mut block) = empty.recv() {
+        let read = match content.next(&mut block) {
+            Ok(read) => read,
+            Err(failed) => return Ok(Err(failed)),
+        };
+        if !pace(read as u64) {
+            return Err(Stopped);
+        }
+        if read == 0 || to_hash.send((block, read)).is_err() {
+            break;
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn update(hashers: &mut [Hasher], block: &[u8]) {
+    for hasher in hashers {
+        hasher.update(block);
+    }
+}

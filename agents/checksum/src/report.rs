@@ -1,0 +1,352 @@
+//! What was found, as text. In: runs, warnings, problems, checksums. Out: lines for people and for programs. Pure.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::algorithm::Algorithm;
+use crate::list;
+use crate::merge::Mode;
+use crate::path::RelativePath;
+use crate::store::{Checksum, Counts, Problem, Run, WarningRow};
+
+/// How many of each kind are told to people; programs are told all.
+const TOLD: usize = 20;
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Result {
+    /// Every file that was read is what was written.
+    Verified,
+    /// Damaged files were found.
+    Damage,
+    /// Not everything could be verified.
+    Incomplete,
+}
+
+impl Result {
+    /// Of a run that has ended.
+    pub fn of(run: &Run) -> Self {
+        let Counts {
+            corrupt,
+            unreadable,
+            skipped,
+            ..
+        } = run.counts;
+        if corrupt > 0 {
+            Self::Damage
+        } else if unreadable > 0 || skipped > 0 || !run.complete || run.counts.remaining() > 0 {
+            Self::Incomplete
+        } else {
+            Self::Verified
+        }
+    }
+
+    /// For the shell.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Verified => 0,
+            Self::Damage => 1,
+            Self::Incomplete => 2,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Verified => "every file that was read is what was written",
+            Self::Damage => "damaged files were found",
+            Self::Incomplete => "not everything could be verified",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Damage => "damage",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+/// A run in a few lines.
+pub fn run_text(run: &Run) -> String {
+    let Counts {
+        total,
+        deleted,
+        verified,
+        new,
+        changed,
+        corrupt,
+        unreadable,
+        skipped,
+        bytes_read,
+        ..
+    } = run.counts;
+    let mode = mode(run.what.mode);
+    let mut text = format!("run {} ({mode}, {}): ", run.id, run.what.algorithm);
+    if run.ended.is_some() {
+        text += Result::of(run).words();
+    } else {
+        let _ = write!(text, "left in state {}", run.state);
+    }
+    let _ = write!(
+        text,
+        "\n  {total} files: {verified} verified, {new} new, {changed} changed, {corrupt} corrupt, \
+         {unreadable} unreadable, {skipped} changed meanwhile, {} not selected, {} remaining",
+        run.counts.not_selected(),
+        run.counts.remaining(),
+    );
+    let _ = writeln!(
+        text,
+        "\n  {deleted} gone since the last run, {} read",
+        size(bytes_read)
+    );
+    text
+}
+
+/// Damaged files for people.
+pub fn warnings_text(warnings: &[WarningRow]) -> String {
+    let mut text = String::new();
+    for warning in warnings.iter().take(TOLD) {
+        let WarningRow {
+            path,
+            expected,
+            actual,
+            discovered,
+            last_read,
+            state,
+            ..
+        } = warning;
+        let _ = writeln!(
+            text,
+            "{state}: {path}\n  {algorithm} {expected} in run {last_read}\n  {algorithm} {actual} now, found by run {discovered}",
+            state = state.name(),
+            algorithm = expected.algorithm,
+        );
+    }
+    and_more(&mut text, warnings.len());
+    text
+}
+
+/// Files that could not be verified, for people.
+pub fn problems_text(problems: &[Problem]) -> String {
+    let mut text = String::new();
+    for Problem { path, outcome, why } in problems.iter().take(TOLD) {
+        let _ = writeln!(text, "{outcome}: {path}\n  {why}");
+    }
+    and_more(&mut text, problems.len());
+    text
+}
+
+/// What could not be listed, for people.
+pub fn unlisted_text(problems: &list::Problems) -> String {
+    let mut text = String::new();
+    for list::Problem { path, what } in problems.first.iter().take(TOLD) {
+        let _ = writeln!(text, "not listed: {path}\n  {what}");
+    }
+    and_more(
+        &mut text,
+        usize::try_from(problems.total).unwrap_or(usize::MAX),
+    );
+    text
+}
+
+fn and_more(text: &mut String, total: usize) {
+    if total > TOLD {
+        let _ = writeln!(
+            text,
+            "and {} more: report --format json tells all",
+            total - TOLD
+        );
+    }
+}
+
+fn mode(mode: Mode) -> String {
+    match mode {
+        Mode::Full => "full".into(),
+        Mode::Incremental => "incremental".into(),
+        Mode::Sample(percent) => format!("sample of {percent} %"),
+    }
+}
+
+/// Bytes for people.
+pub fn size(bytes: i64) -> String {
+    let mut value = bytes;
+    let mut rest = 0;
+    let mut unit = "B";
+    for next in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
+        if value < 1024 {
+            break;
+        }
+        (value, rest, unit) = (value / 1024, value % 1024, next);
+    }
+    if unit == "B" || value >= 100 {
+        format!("{value} {unit}")
+    } else {
+        format!("{value}.{} {unit}", rest * 10 / 1024)
+    }
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line<'a> {
+    Run {
+        id: i64,
+        mode: String,
+        algorithm: &'static str,
+        state: &'static str,
+        result: Option<&'static str>,
+        began: String,
+        ended: Option<String>,
+        complete: bool,
+        #[serde(flatten)]
+        counts: Counts,
+        not_selected: i64,
+        remaining: i64,
+    },
+    Warning {
+        path: String,
+        state: &'static str,
+        size: u64,
+        algorithm: &'static str,
+        expected: String,
+        actual: String,
+        discovered: i64,
+        last_read: i64,
+        created: String,
+    },
+    Problem {
+        path: String,
+        outcome: &'a str,
+        why: &'a str,
+    },
+}
+
+fn line(line: &Line<'_>) -> String {
+    // Strings and numbers can always be written.
+    serde_json::to_string(line).unwrap_or_default() + "\n"
+}
+
+/// A run for programs.
+pub fn run_json(run: &Run) -> String {
+    line(&Line::Run {
+        id: run.id,
+        mode: mode(run.what.mode),
+        algorithm: run.what.algorithm.name(),
+        state: run.state.name(),
+        result: run.ended.map(|_| Result::of(run).name()),
+        began: run.began.to_string(),
+        ended: run.ended.map(|it| it.to_string()),
+        complete: run.complete,
+        counts: run.counts,
+        not_selected: run.counts.not_selected(),
+        remaining: run.counts.remaining(),
+    })
+}
+
+/// A damaged file for programs. Paths are escaped as for people.
+pub fn warning_json(warning: &WarningRow) -> String {
+    line(&Line::Warning {
+        path: warning.path.to_string(),
+        state: warning.state.name(),
+        size: warning.size,
+        algorithm: warning.expected.algorithm.name(),
+        expected: warning.expected.to_string(),
+        actual: warning.actual.to_string(),
+        discovered: warning.discovered,
+        last_read: warning.last_read,
+        created: warning.created.to_string(),
+    })
+}
+
+/// A file that could not be verified, for programs.
+pub fn problem_json(problem: &Problem) -> String {
+    line(&Line::Problem {
+        path: problem.path.to_string(),
+        outcome: &problem.outcome,
+        why: &problem.why,
+    })
+}
+
+/// The first line of [`warning_csv`]'s.
+pub const CSV_HEAD: &str =
+    "path,state,size,algorithm,expected,actual,discovered,last_read,created\n";
+
+/// A damaged file as comma-separated values.
+pub fn warning_csv(warning: &WarningRow) -> String {
+    let path = warning.path.to_string().replace('"', "\"\"");
+    format!(
+        "\"{path}\",{},{},{},{},{},{},{},{}\n",
+        warning.state.name(),
+        warning.size,
+        warning.expected.algorithm,
+        warning.expected,
+        warning.actual,
+        warning.discovered,
+        warning.last_read,
+        warning.created,
+    )
+}
+
+/// A checksum as the tool of its algorithm prints and checks it: raw bytes, with an escape for names that hold a newline or
+/// a backslash. The tool for one algorithm cannot check another's, so these are left out when `only` is another.
+pub fn manifest_line(checksum: &Checksum, only: Algorithm) -> Option<Vec<u8>> {
+    let Checksum { path, digest, .. } = checksum;
+    if digest.algorithm != only {
+        return None;
+    }
+    let mut line = Vec::new();
+    let escaped = escape(path);
+    if escaped != path.as_bytes() {
+        line.push(b'\\');
+    }
+    line.extend(digest.to_string().into_bytes());
+    line.extend(b"  ");
+    line.extend(escaped);
+    line.push(b'\n');
+    Some(line)
+}
+
+fn escape(path: &RelativePath) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(path.as_bytes().len());
+    for byte in path.as_bytes() {
+        match byte {
+            b'\n' => escaped.extend(br"\n"),
+            b'\r' => escaped.extend(br"\r"),
+            b'\\' => escaped.extend(br"\\"),
+            byte => escaped.push(*byte),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_with_three_digits() {
+        let told = [0, 1023, 1024, 1536, 102_400, 5 << 30].map(size);
+        assert_eq!(
+            told,
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "100 KiB", "5.0 GiB"]
+        );
+    }
+
+    #[test]
+    fn a_manifest_is_what_the_tools_of_others_print() {
+        let checksum = |path: &[u8]| {
+            let path = RelativePath::new(path);
+            let digest = Algorithm::Crc32c.digest(b"");
+            Checksum {
+                key: path.key(),
+                path,
+                digest,
+            }
+        };
+        let line = |path: &[u8]| manifest_line(&checksum(path), Algorithm::Crc32c).unwrap();
+        assert_eq!(line(b"a b"), b"00000000  a b\n");
+        assert_eq!(line(b"a\nb\\"), b"\\00000000  a\\nb\\\\\n");
+        assert_eq!(manifest_line(&checksum(b"a"), Algorithm::Sha1), None);
+    }
+}

@@ -1,0 +1,172 @@
+//! A listing in 256 parts by key, on disk. In: entries in any order. Out: each part, sorted. Touches: one file per part in a
+//! folder of its own, gone with it. Memory is bounded whatever the number of files.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::entry::{Attributes, Entry};
+use crate::path::{Key, RelativePath};
+
+/// How many parts there are.
+pub const PARTS: usize = 256;
+
+/// What a part gathers before it is written: 16 MiB for all of them.
+const BUFFER: usize = 64 << 10;
+
+/// Longer paths than any file system has are damage.
+const LONGEST_PATH: u32 = 1 << 20;
+
+/// Where a listing is kept until it has been compared.
+#[derive(Debug)]
+pub struct Spill {
+    folder: PathBuf,
+    parts: Vec<Mutex<BufWriter<File>>>,
+}
+
+impl Spill {
+    /// Makes the folder, which must not be there yet.
+    pub fn create(folder: &Path) -> io::Result<Self> {
+        fs::create_dir(folder)?;
+        let mut spill = Self {
+            folder: folder.into(),
+            parts: Vec::with_capacity(PARTS),
+        };
+        for part in 0..PARTS {
+            let file = File::options()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(folder.join(format!("{part:02x}")))?;
+            let writer = BufWriter::with_capacity(BUFFER, file);
+            spill.parts.push(Mutex::new(writer));
+        }
+        Ok(spill)
+    }
+
+    /// Adds entries; from any thread.
+    pub fn add(&self, entries: &[Entry]) -> io::Result<()> {
+        for entry in entries {
+            let key = entry.path.key();
+            if let Some(part) = self.parts.get(usize::from(key.partition())) {
+                let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+                write(&mut *part, key, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All entries of a part, in the order of their keys, each once. May be asked again.
+    pub fn part(&self, part: u8) -> io::Result<Vec<(Key, Entry)>> {
+        let Some(writer) = self.parts.get(usize::from(part)) else {
+            return Ok(Vec::new());
+        };
+        let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.flush()?;
+        let mut file = writer.get_ref();
+        file.rewind()?;
+        let mut reader = BufReader::with_capacity(BUFFER, file);
+        let mut entries = Vec::new();
+        while let Some(entry) = read(&mut reader)? {
+            entries.push(entry);
+        }
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        entries.dedup_by_key(|(key, _)| *key);
+        Ok(entries)
+    }
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        // What cannot be removed is in a folder that is made anew next time.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn write(to: &mut impl Write, key: Key, entry: &Entry) -> io::Result<()> {
+    let path = entry.path.as_bytes();
+    let length = u32::try_from(path.len()).map_err(io::Error::other)?;
+    let Attributes { size, mtime, ctime } = entry.attributes;
+    let mut head = [0; 44];
+    head[..16].copy_from_slice(key.as_bytes());
+    head[16..24].copy_from_slice(&size.to_le_bytes());
+    head[24..32].copy_from_slice(&mtime.to_le_bytes());
+    head[32..40].copy_from_slice(&ctime.to_le_bytes());
+    head[40..].copy_from_slice(&length.to_le_bytes());
+    to.write_all(&head)?;
+    to.write_all(path)
+}
+
+/// The next one, or none at the end.
+fn read(from: &mut impl Read) -> io::Result<Option<(Key, Entry)>> {
+    let mut key = [0; 16];
+    match from.read_exact(&mut key) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        read => read?,
+    }
+    let (size, mtime, ctime) = (number(from)?, number(from)?, number(from)?);
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > LONGEST_PATH {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut path = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+    from.read_exact(&mut path)?;
+    let key = Key::from_bytes(&key).ok_or(io::ErrorKind::InvalidData)?;
+    let attributes = Attributes {
+        size,
+        mtime: mtime.cast_signed(),
+        ctime: ctime.cast_signed(),
+    };
+    let path = RelativePath::new(path);
+    Ok(Some((key, Entry { path, attributes })))
+}
+
+fn number(from: &mut impl Read) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    from.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(n: i64) -> Entry {
+        Entry {
+            path: RelativePath::new(format!("folder/\u{ff}{n}").into_bytes()),
+            attributes: Attributes {
+                size: n.unsigned_abs(),
+                mtime: -n,
+                ctime: n,
+            },
+        }
+    }
+
+    #[test]
+    fn every_entry_comes_back_once_in_the_order_of_its_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("spill");
+        let spill = Spill::create(&folder).unwrap();
+        let entries: Vec<_> = (0..10_000).map(entry).collect();
+        for batch in entries.chunks(1000) {
+            spill.add(batch).unwrap();
+        }
+        spill.add(&entries[..10]).unwrap();
+        for _ in 0..2 {
+            let mut found = Vec::new();
+            for part in 0..=u8::MAX {
+                let entries = spill.part(part).unwrap();
+                assert!(entries.is_sorted_by_key(|(key, _)| *key));
+                assert!(entries.iter().all(|(key, _)| key.partition() == part));
+                found.extend(entries.into_iter().map(|(_, entry)| entry));
+            }
+            found.sort_by_key(|entry| entry.attributes.size);
+            assert_eq!(found, entries);
+        }
+        drop(spill);
+        assert!(!folder.exists());
+    }
+}

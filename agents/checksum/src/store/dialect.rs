@@ -1,0 +1,129 @@
+//! What databases say differently. In: what is meant. Out: SQL. Pure.
+
+use super::link::{Link, Place};
+
+/// A kind of database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Sqlite,
+    Mysql,
+}
+
+impl Dialect {
+    pub(super) fn of(place: &Place) -> Self {
+        match place {
+            Place::Sqlite(_) => Self::Sqlite,
+            Place::Mysql(_) => Self::Mysql,
+        }
+    }
+
+    pub(super) fn spoken_by(link: &Link) -> Self {
+        match link {
+            Link::Sqlite(_) => Self::Sqlite,
+            Link::Mysql(_) => Self::Mysql,
+        }
+    }
+
+    /// The tables, by version: a later one is added, and brings what is there up to it.
+    pub(super) fn schemas(self) -> [&'static str; 1] {
+        match self {
+            Self::Sqlite => [include_str!("schema/sqlite.sql")],
+            Self::Mysql => [include_str!("schema/mysql.sql")],
+        }
+    }
+
+    /// What a new connection is told first.
+    pub(super) fn on_connect(self) -> &'static [&'static str] {
+        match self {
+            // What is lost with the machine's power is read again: only a database that is whole matters.
+            Self::Sqlite => &[],
+            // Rows are locked by name, never the gaps between them.
+            Self::Mysql => &[
+                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+                "SET SESSION innodb_lock_wait_timeout = 30",
+            ],
+        }
+    }
+
+    /// Keeps rows that were found as they are until the transaction ends. A writer of SQLite has all of it anyway.
+    pub(super) fn for_update(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Mysql => " FOR UPDATE",
+        }
+    }
+
+    /// The same, but others may read them and keep them, too.
+    pub(super) fn for_share(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Mysql => " LOCK IN SHARE MODE",
+        }
+    }
+
+    /// Stores checksums of `files` files. Values: run, run, file system (SQLite: at the end), then key, algorithm and
+    /// checksum of each.
+    pub(super) fn update_checksums(self, files: usize) -> String {
+        match self {
+            Self::Sqlite => format!(
+                "UPDATE orrery_files SET read_run = ?, done_run = ?, algorithm = v.column2, checksum = v.column3 \
+                 FROM (VALUES {}) AS v WHERE orrery_files.fs = ? AND orrery_files.hash = v.column1",
+                list("(?, ?, ?)", files)
+            ),
+            Self::Mysql => {
+                let more = " UNION ALL SELECT ?, ?, ?".repeat(files.saturating_sub(1));
+                format!(
+                    "UPDATE orrery_files AS f JOIN \
+                     (SELECT ? AS hash, ? AS algorithm, ? AS checksum{more}) AS v ON f.fs = ? AND f.hash = v.hash \
+                     SET f.read_run = ?, f.done_run = ?, f.algorithm = v.algorithm, f.checksum = v.checksum"
+                )
+            }
+        }
+    }
+
+    /// How many values a statement may have.
+    pub(super) fn values(self) -> usize {
+        match self {
+            Self::Sqlite => 32_000,
+            Self::Mysql => 65_000,
+        }
+    }
+}
+
+/// `one`, so often, with commas.
+pub(super) fn list(one: &str, times: usize) -> String {
+    let mut list = format!("{one}, ").repeat(times);
+    list.truncate(list.len().saturating_sub(2));
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_comma_between_two() {
+        assert_eq!(list("?", 3), "?, ?, ?");
+        assert_eq!(list("(?, ?)", 1), "(?, ?)");
+        assert_eq!(list("?", 0), "");
+    }
+
+    #[test]
+    fn both_sides_know_the_same_tables_and_columns() {
+        let columns = |dialect: Dialect| -> Vec<String> {
+            let text = dialect.schemas().concat();
+            let words = text
+                .lines()
+                .map(|line| line.trim().trim_start_matches("CREATE TABLE "));
+            let first = words.filter_map(|line| line.split(' ').next().map(str::to_owned));
+            first
+                .filter(|word| word.starts_with(char::is_lowercase))
+                .collect()
+        };
+        let sqlite = columns(Dialect::Sqlite);
+        let mysql = columns(Dialect::Mysql);
+        // The first table is one line in SQLite.
+        let missing: Vec<_> = sqlite.iter().filter(|it| !mysql.contains(it)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

@@ -1,0 +1,307 @@
+//! One connection to a database, whichever it is. In: statements and values. Out: rows of plain values.
+//! Touches: a SQLite file, or a MySQL or MariaDB server.
+
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
+use sqlx::{
+    AssertSqlSafe, ConnectOptions as _, Connection as _, MySql, Row as _, Sqlite, TypeInfo as _,
+    ValueRef as _, query::Query,
+};
+
+use tokio::time::timeout;
+
+use super::Error;
+
+/// The longest that one statement may take: longer than any of ours needs, and not for ever.
+const STATEMENT: Duration = Duration::from_mins(5);
+const PING: Duration = Duration::from_secs(10);
+
+/// How to connect.
+#[derive(Clone)]
+pub(super) enum Place {
+    Sqlite(SqliteConnectOptions),
+    Mysql(MySqlConnectOptions),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) enum Link {
+    Sqlite(Box<SqliteConnection>),
+    Mysql(Box<MySqlConnection>),
+}
+
+/// A value, of a parameter or of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Value {
+    Null,
+    Int(i64),
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u64> for Value {
+    /// As its bits: sizes have no sign, and databases have no others.
+    fn from(value: u64) -> Self {
+        Self::Int(value.cast_signed())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Text(value.into())
+    }
+}
+
+impl From<&[u8]> for Value {
+    fn from(value: &[u8]) -> Self {
+        Self::Bytes(value.into())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// Values for a statement.
+macro_rules! values {
+    ($($value:expr),* $(,)?) => { [$($crate::store::link::Value::from($value)),*] };
+}
+pub(super) use values;
+
+/// A row: its columns in the order in which they were asked for.
+#[derive(Debug)]
+pub(super) struct Row(std::vec::IntoIter<Value>);
+
+impl Row {
+    fn next(&mut self) -> Value {
+        self.0.next().unwrap_or(Value::Null)
+    }
+
+    /// The next column, a number.
+    pub(super) fn int(&mut self) -> Result<i64, Error> {
+        self.int_or_null()?.ok_or_else(|| damaged(&Value::Null))
+    }
+
+    /// The next column, a number or nothing.
+    pub(super) fn int_or_null(&mut self) -> Result<Option<i64>, Error> {
+        match self.next() {
+            Value::Null => Ok(None),
+            Value::Int(value) => Ok(Some(value)),
+            other @ (Value::Text(_) | Value::Bytes(_)) => Err(damaged(&other)),
+        }
+    }
+
+    /// The next column, text.
+    pub(super) fn text(&mut self) -> Result<String, Error> {
+        self.text_or_null()?.ok_or_else(|| damaged(&Value::Null))
+    }
+
+    /// The next column, text or nothing.
+    pub(super) fn text_or_null(&mut self) -> Result<Option<String>, Error> {
+        match self.next() {
+            Value::Null => Ok(None),
+            Value::Text(value) => Ok(Some(value)),
+            Value::Bytes(value) => Ok(Some(String::from_utf8_lossy(&value).into_owned())),
+            other @ Value::Int(_) => Err(damaged(&other)),
+        }
+    }
+
+    /// The next column, bytes.
+    pub(super) fn bytes(&mut self) -> Result<Vec<u8>, Error> {
+        self.bytes_or_null()?.ok_or_else(|| damaged(&Value::Null))
+    }
+
+    /// The next column, bytes or nothing.
+    pub(super) fn bytes_or_null(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        match self.next() {
+            Value::Null => Ok(None),
+            Value::Bytes(value) => Ok(Some(value)),
+            Value::Text(value) => Ok(Some(value.into_bytes())),
+            other @ Value::Int(_) => Err(damaged(&other)),
+        }
+    }
+}
+
+fn damaged(found: &Value) -> Error {
+    Error::Damaged(format!("{found:?} where something else should be"))
+}
+
+impl Link {
+    pub(super) async fn connect(place: &Place) -> Result<Self, Error> {
+        Ok(match place {
+            Place::Sqlite(options) => Self::Sqlite(Box::new(options.connect().await?)),
+            Place::Mysql(options) => Self::Mysql(Box::new(options.connect().await?)),
+        })
+    }
+
+    /// Begins a transaction; in SQLite one that writes, so that it waits for its turn now and not in the middle.
+    pub(super) async fn begin(&mut self) -> Result<(), Error> {
+        let words = match self {
+            Self::Sqlite(_) => "BEGIN IMMEDIATE",
+            Self::Mysql(_) => "START TRANSACTION",
+        };
+        self.raw(words).await
+    }
+
+    /// Ends it. Who leaves it open instead gives up the connection, and with it all that was written.
+    pub(super) async fn commit(&mut self) -> Result<(), Error> {
+        self.raw("COMMIT").await
+    }
+
+    /// Statements without values, as they are.
+    pub(super) async fn raw(&mut self, sql: &str) -> Result<(), Error> {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()));
+        bounded(async {
+            match self {
+                Self::Sqlite(link) => {
+                    sql.execute(&mut **link).await?;
+                }
+                Self::Mysql(link) => {
+                    sql.execute(&mut **link).await?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// A statement; how many rows it changed.
+    pub(super) async fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Error> {
+        bounded(async {
+            Ok(match self {
+                Self::Sqlite(link) => sqlite(sql, values)
+                    .execute(&mut **link)
+                    .await?
+                    .rows_affected(),
+                Self::Mysql(link) => mysql(sql, values)
+                    .execute(&mut **link)
+                    .await?
+                    .rows_affected(),
+            })
+        })
+        .await
+    }
+
+    /// The rows that a statement finds.
+    pub(super) async fn fetch(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Error> {
+        bounded(async {
+            let mut found = Vec::new();
+            match self {
+                Self::Sqlite(link) => {
+                    let mut rows = sqlite(sql, values).fetch(&mut **link);
+                    while let Some(row) = rows.try_next().await? {
+                        found.push(sqlite_row(&row)?);
+                    }
+                }
+                Self::Mysql(link) => {
+                    let mut rows = mysql(sql, values).fetch(&mut **link);
+                    while let Some(row) = rows.try_next().await? {
+                        found.push(mysql_row(&row)?);
+                    }
+                }
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// The only row that a statement finds, if it finds one.
+    pub(super) async fn fetch_one(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+    ) -> Result<Option<Row>, Error> {
+        Ok(self.fetch(sql, values).await?.pop())
+    }
+
+    /// Whether the other side still answers.
+    pub(super) async fn ping(&mut self) -> Result<(), Error> {
+        let answered = async {
+            match self {
+                Self::Sqlite(link) => Ok(link.ping().await?),
+                Self::Mysql(link) => Ok(link.ping().await?),
+            }
+        };
+        timeout(PING, answered).await.map_err(|_| Error::Slow)?
+    }
+}
+
+async fn bounded<T>(statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    timeout(STATEMENT, statement)
+        .await
+        .map_err(|_| Error::Slow)?
+}
+
+fn sqlite<'a>(sql: &str, values: &[Value]) -> Query<'a, Sqlite, SqliteArguments> {
+    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    for value in values.iter().cloned() {
+        query = match value {
+            Value::Null => query.bind(None::<i64>),
+            Value::Int(value) => query.bind(value),
+            Value::Text(value) => query.bind(value),
+            Value::Bytes(value) => query.bind(value),
+        };
+    }
+    query
+}
+
+fn mysql<'a>(sql: &str, values: &[Value]) -> Query<'a, MySql, MySqlArguments> {
+    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    for value in values.iter().cloned() {
+        query = match value {
+            Value::Null => query.bind(None::<i64>),
+            Value::Int(value) => query.bind(value),
+            Value::Text(value) => query.bind(value),
+            Value::Bytes(value) => query.bind(value),
+        };
+    }
+    query
+}
+
+fn sqlite_row(row: &SqliteRow) -> Result<Row, Error> {
+    let mut values = Vec::with_capacity(row.len());
+    for column in 0..row.len() {
+        let value = row.try_get_raw(column)?;
+        values.push(match value.type_info().name() {
+            _ if value.is_null() => Value::Null,
+            "TEXT" => Value::Text(row.try_get(column)?),
+            "BLOB" => Value::Bytes(row.try_get(column)?),
+            _ => Value::Int(row.try_get(column)?),
+        });
+    }
+    Ok(Row(values.into_iter()))
+}
+
+fn mysql_row(row: &MySqlRow) -> Result<Row, Error> {
+    let mut values = Vec::with_capacity(row.len());
+    for column in 0..row.len() {
+        let value = row.try_get_raw(column)?;
+        values.push(match value.type_info().name() {
+            _ if value.is_null() => Value::Null,
+            "TINYINT" | "SMALLINT" | "INT" | "BIGINT" => Value::Int(row.try_get(column)?),
+            name if name.ends_with("UNSIGNED") => Value::from(row.try_get::<u64, _>(column)?),
+            name if name.ends_with("BLOB") || name.ends_with("BINARY") => {
+                Value::Bytes(row.try_get(column)?)
+            }
+            _ => Value::Text(row.try_get(column)?),
+        });
+    }
+    Ok(Row(values.into_iter()))
+}

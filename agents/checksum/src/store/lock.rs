@@ -1,0 +1,80 @@
+//! Who writes to a store. Touches: a lock file that the kernel frees however we end, or a lock that a server frees when the
+//! connection ends.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{FlockOperation, flock};
+use tokio::sync::Mutex;
+
+use super::link::{Link, values};
+use super::{Error, Location, beside};
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub(super) enum Lock {
+    File(#[expect(dead_code, reason = "closing it frees the lock")] File),
+    /// The connection; none when it was lost and not taken again yet.
+    Server(Mutex<Option<Link>>),
+}
+
+impl Lock {
+    pub(super) async fn take(location: &Location) -> Result<Self, Error> {
+        match location {
+            Location::Sqlite { path, .. } => Ok(Self::File(lock_file(path)?)),
+            Location::Mysql { .. } => Ok(Self::Server(Mutex::new(Some(server(location).await?)))),
+        }
+    }
+
+    /// Whether it had to be taken anew, because the connection was lost: somebody may have written meanwhile.
+    pub(super) async fn keep(&self, location: &Location) -> Result<bool, Error> {
+        let Self::Server(link) = self else {
+            return Ok(false);
+        };
+        let mut link = link.lock().await;
+        if let Some(held) = link.as_mut()
+            && held.ping().await.is_ok()
+        {
+            return Ok(false);
+        }
+        *link = None;
+        *link = Some(server(location).await?);
+        Ok(true)
+    }
+}
+
+async fn server(location: &Location) -> Result<Link, Error> {
+    let mut link = Link::connect(&location.place()).await?;
+    let name = format!(
+        "orrery-{}",
+        &blake3::hash(location.to_string().as_bytes()).to_hex()[..32]
+    );
+    let row = link
+        .fetch_one("SELECT GET_LOCK(?, 0)", &values![name.as_str()])
+        .await?;
+    let taken = row.map(|mut row| row.int_or_null()).transpose()?.flatten();
+    if taken == Some(1) {
+        Ok(link)
+    } else {
+        Err(Error::InUse(location.to_string()))
+    }
+}
+
+fn lock_file(store: &Path) -> Result<File, Error> {
+    let path = beside(store, ".lock");
+    let failed = |source| Error::Lock {
+        path: path.clone(),
+        source,
+    };
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(failed)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::InUse(store.display().to_string())),
+        Err(source) => Err(failed(source.into())),
+    }
+}

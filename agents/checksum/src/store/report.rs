@@ -1,0 +1,251 @@
+//! What people ask a store: warnings, problems, checksums.
+
+use jiff::Timestamp;
+
+use super::link::{Link, Row, values};
+use super::{Error, Store, View, algorithm, digest_of, key_of};
+use crate::algorithm::Digest;
+use crate::judge::RunId;
+use crate::path::{Key, RelativePath};
+
+/// What is known about a warning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarningState {
+    /// Nobody has looked at it.
+    Open,
+    /// Somebody knows of it; the file is still damaged.
+    Acknowledged,
+    /// The file is again what it was.
+    Restored,
+    /// Somebody has written the file anew.
+    Replaced,
+    /// Somebody said that the content is right as it is.
+    Accepted,
+}
+
+impl WarningState {
+    const ALL: [Self; 5] = [
+        Self::Open,
+        Self::Acknowledged,
+        Self::Restored,
+        Self::Replaced,
+        Self::Accepted,
+    ];
+
+    /// As stores have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Acknowledged => "acknowledged",
+            Self::Restored => "restored",
+            Self::Replaced => "replaced",
+            Self::Accepted => "accepted",
+        }
+    }
+
+    /// Whether the file is damaged as far as is known.
+    pub fn is_damage(self) -> bool {
+        matches!(self, Self::Open | Self::Acknowledged)
+    }
+}
+
+/// A warning: a file that is, or was, not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarningRow {
+    /// Where it is.
+    pub path: RelativePath,
+    /// Its size when the damage was found.
+    pub size: u64,
+    /// When it was changed last, or said to be; nanoseconds since 1970.
+    pub mtime: i64,
+    /// What it should be.
+    pub expected: Digest,
+    /// What it was when it was read last.
+    pub actual: Digest,
+    /// The run that found it.
+    pub discovered: RunId,
+    /// The run that found it good.
+    pub last_read: RunId,
+    /// When it was found.
+    pub created: Timestamp,
+    /// What is known about it.
+    pub state: WarningState,
+}
+
+/// A file that a run could not verify.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where it is.
+    pub path: RelativePath,
+    /// `unreadable` or `skipped`.
+    pub outcome: String,
+    /// What the system said.
+    pub why: String,
+}
+
+/// The last good checksum of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checksum {
+    /// What it is found by.
+    pub key: Key,
+    /// Where it is.
+    pub path: RelativePath,
+    /// What it is.
+    pub digest: Digest,
+}
+
+const WARNING: &str =
+    "path, size, mtime, algorithm, expected, actual, discovered, last_read, created, state";
+const DAMAGE: &str = "state IN ('open', 'acknowledged')";
+
+impl View {
+    /// The next warnings after `after` about files that are damaged as far as is known, or all there were, by path.
+    pub async fn warnings(&self, all: bool, limit: u32) -> Result<Vec<WarningRow>, Error> {
+        let only = if all { "1 = 1" } else { DAMAGE };
+        let select = format!(
+            "SELECT {WARNING} FROM orrery_warnings WHERE fs = ? AND {only} ORDER BY path, id LIMIT ?"
+        );
+        let mut link = self.links.lend().await?;
+        let rows = link
+            .fetch(&select, &values![self.fs, i64::from(limit)])
+            .await?;
+        link.give_back();
+        rows.into_iter().map(warning).collect()
+    }
+
+    /// How many files are damaged as far as is known.
+    pub async fn open_warnings(&self) -> Result<u64, Error> {
+        self.count_warnings(DAMAGE).await
+    }
+
+    /// How many of these nobody has taken note of.
+    pub async fn new_warnings(&self) -> Result<u64, Error> {
+        self.count_warnings("state = 'open'").await
+    }
+
+    async fn count_warnings(&self, which: &str) -> Result<u64, Error> {
+        let select = format!("SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND {which}");
+        let mut link = self.links.lend().await?;
+        let row = link.fetch_one(&select, &values![self.fs]).await?;
+        link.give_back();
+        row.map_or(Ok(0), |mut row| Ok(row.int()?.cast_unsigned()))
+    }
+
+    /// The run that verified the file which was verified least recently; none if none was.
+    pub async fn oldest_verification(&self) -> Result<Option<RunId>, Error> {
+        let select = "SELECT MIN(read_run) FROM orrery_files WHERE fs = ? AND read_run > 0";
+        let mut link = self.links.lend().await?;
+        let row = link.fetch_one(select, &values![self.fs]).await?;
+        link.give_back();
+        row.map_or(Ok(None), |mut row| row.int_or_null())
+    }
+
+    /// Files that a run could not verify, by path.
+    pub async fn problems(&self, run: RunId, limit: u32) -> Result<Vec<Problem>, Error> {
+        let select = "SELECT path, outcome, why FROM orrery_problems WHERE fs = ? AND run = ? ORDER BY path LIMIT ?";
+        let mut link = self.links.lend().await?;
+        let rows = link
+            .fetch(select, &values![self.fs, run, i64::from(limit)])
+            .await?;
+        link.give_back();
+        let problem = |mut row: Row| -> Result<Problem, Error> {
+            Ok(Problem {
+                path: RelativePath::new(row.bytes()?),
+                outcome: row.text()?,
+                why: row.text()?,
+            })
+        };
+        rows.into_iter().map(problem).collect()
+    }
+
+    /// The next checksums after `after`, in the order of their keys.
+    pub async fn checksums(&self, after: Option<Key>, limit: u32) -> Result<Vec<Checksum>, Error> {
+        let select = "SELECT hash, path, algorithm, checksum FROM orrery_files
+                      WHERE fs = ? AND hash > ? AND checksum IS NOT NULL ORDER BY hash LIMIT ?";
+        let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
+        let mut link = self.links.lend().await?;
+        let values = values![self.fs, after.as_slice(), i64::from(limit)];
+        let rows = link.fetch(select, &values).await?;
+        link.give_back();
+        let mut checksums = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            let (key, path) = (key_of(&mut row)?, RelativePath::new(row.bytes()?));
+            if let Some(digest) = digest_of(&mut row)? {
+                checksums.push(Checksum { key, path, digest });
+            }
+        }
+        Ok(checksums)
+    }
+}
+
+impl Store {
+    /// Takes note of the damage of a file; says whether there is any.
+    pub async fn acknowledge(&self, path: &RelativePath) -> Result<bool, Error> {
+        let mut link = self.begin().await?;
+        let noted = close(&mut link, self.view.fs, path, WarningState::Acknowledged).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(noted.is_some())
+    }
+
+    /// Takes the content of a damaged file, as it was read last, for right; says whether there is such a file.
+    pub async fn accept(&self, path: &RelativePath) -> Result<bool, Error> {
+        let mut link = self.begin().await?;
+        let fs = self.view.fs;
+        let accepted = close(&mut link, fs, path, WarningState::Accepted).await?;
+        if let Some(warning) = &accepted {
+            let update =
+                "UPDATE orrery_files SET algorithm = ?, checksum = ? WHERE fs = ? AND hash = ?";
+            let (id, actual) = (warning.actual.algorithm.id(), warning.actual.as_bytes());
+            let key = path.key();
+            link.execute(update, &values![id, actual, fs, key.as_bytes()])
+                .await?;
+        }
+        link.commit().await?;
+        link.give_back();
+        Ok(accepted.is_some())
+    }
+}
+
+async fn close(
+    link: &mut Link,
+    fs: i64,
+    path: &RelativePath,
+    state: WarningState,
+) -> Result<Option<WarningRow>, Error> {
+    let key = path.key();
+    let select =
+        format!("SELECT {WARNING} FROM orrery_warnings WHERE fs = ? AND hash = ? AND {DAMAGE}");
+    let found = link
+        .fetch_one(&select, &values![fs, key.as_bytes()])
+        .await?;
+    let update =
+        format!("UPDATE orrery_warnings SET state = ? WHERE fs = ? AND hash = ? AND {DAMAGE}");
+    link.execute(&update, &values![state.name(), fs, key.as_bytes()])
+        .await?;
+    found.map(warning).transpose()
+}
+
+/// In the order of [`WARNING`].
+fn warning(mut row: Row) -> Result<WarningRow, Error> {
+    let path = RelativePath::new(row.bytes()?);
+    let (size, mtime) = (row.int()?.cast_unsigned(), row.int()?);
+    let algorithm = algorithm(row.int()?)?;
+    let expected = Digest::new(algorithm, &row.bytes()?);
+    let actual = Digest::new(algorithm, &row.bytes()?);
+    let (discovered, last_read, created) = (row.int()?, row.int()?, row.int()?);
+    let state = row.text()?;
+    let known = WarningState::ALL.into_iter().find(|it| it.name() == state);
+    Ok(WarningRow {
+        path,
+        size,
+        mtime,
+        expected,
+        actual,
+        discovered,
+        last_read,
+        created: Timestamp::from_millisecond(created)
+            .map_err(|_| Error::Damaged(format!("the time {created}")))?,
+        state: known.ok_or_else(|| Error::Damaged(format!("a warning that is {state:?}")))?,
+    })
+}

@@ -1,0 +1,303 @@
+//! Runs and their counts.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::link::{Link, Row, values};
+use super::{Error, Store, View, algorithm};
+use crate::algorithm::Algorithm;
+use crate::judge::RunId;
+use crate::merge::Mode;
+use crate::state::State;
+
+const COLUMNS: &str = "id, owner, owner_name, snapshot, mode, sample_percent, algorithm, state, began, ended, result, \
+    message, complete, unlisted, unlisted_example, total, selected, selected_bytes, deleted, verified, new, changed, \
+    corrupt, unreadable, skipped, bytes_read";
+
+/// What a run is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewRun {
+    /// Whom it is for.
+    pub owner: Option<Owner>,
+    /// The snapshot that it reads; none means the files as they are.
+    pub snapshot: Option<String>,
+    /// Which files it reads.
+    pub mode: Mode,
+    /// How they are hashed.
+    pub algorithm: Algorithm,
+}
+
+/// The ChecksumRun that a run is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its UID.
+    pub uid: String,
+    /// `namespace/name`.
+    pub name: String,
+}
+
+/// A run, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Its number.
+    pub id: RunId,
+    /// What it does.
+    pub what: NewRun,
+    /// How far it is.
+    pub state: State,
+    /// When it began.
+    pub began: Timestamp,
+    /// When it ended.
+    pub ended: Option<Timestamp>,
+    /// Why it ended before its time, if it did.
+    pub ending: Option<Ending>,
+    /// Whether all that is there could be listed.
+    pub complete: bool,
+    /// How much could not.
+    pub unlisted: i64,
+    /// The first of it, in words.
+    pub unlisted_example: Option<String>,
+    /// What was found so far.
+    pub counts: Counts,
+}
+
+/// Why a run ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// In a word: a reason of the API.
+    pub result: String,
+    /// In words.
+    pub message: String,
+}
+
+/// The files of a run by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// All of them.
+    pub total: i64,
+    /// Those that the run reads.
+    pub selected: i64,
+    /// How many bytes those have.
+    pub selected_bytes: i64,
+    /// Gone since the last run; not part of `total`.
+    pub deleted: i64,
+    /// Read, and as they were.
+    pub verified: i64,
+    /// Read for the first time.
+    pub new: i64,
+    /// Changed by somebody since they were read last.
+    pub changed: i64,
+    /// Not what was written.
+    pub corrupt: i64,
+    /// Could not be read.
+    pub unreadable: i64,
+    /// Changed while the run went on.
+    pub skipped: i64,
+    /// Bytes read.
+    pub bytes_read: i64,
+}
+
+impl Counts {
+    /// Those that the run does not read.
+    pub fn not_selected(&self) -> i64 {
+        self.total - self.selected
+    }
+
+    /// Those that are still to be read.
+    pub fn remaining(&self) -> i64 {
+        let done = self.verified + self.new + self.changed + self.corrupt;
+        self.selected - done - self.unreadable - self.skipped
+    }
+}
+
+impl Run {
+    /// Whether it is for that ChecksumRun.
+    pub fn is_for(&self, uid: &str) -> bool {
+        self.what.owner.as_ref().is_some_and(|it| it.uid == uid)
+    }
+}
+
+impl Store {
+    /// Begins a run. Earlier ones must be resolved.
+    pub async fn begin_run(&self, what: &NewRun, now: Timestamp) -> Result<Run, Error> {
+        if let Some(run) = self.view.last_run().await?
+            && !run.state.is_resolved()
+        {
+            let by = run.what.owner.map(|it| format!(" of {}", it.name));
+            return Err(Error::Unresolved {
+                id: run.id,
+                by: by.unwrap_or_default(),
+                state: run.state.to_string(),
+            });
+        }
+        let mut link = self.begin().await?;
+        let select = "SELECT COALESCE(MAX(id), 0) + 1 FROM orrery_runs WHERE fs = ?";
+        let id = link.fetch_one(select, &values![self.view.fs]).await?;
+        let id = id.ok_or(Error::Fenced)?.int()?;
+        let insert = "INSERT INTO orrery_runs
+            (fs, id, owner, owner_name, snapshot, mode, sample_percent, algorithm, state, began)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let (mode, percent) = written(what.mode);
+        let owner = what.owner.as_ref();
+        let values = values![
+            self.view.fs,
+            id,
+            owner.map(|it| it.uid.as_str()),
+            owner.map(|it| it.name.as_str()),
+            what.snapshot.as_deref(),
+            mode,
+            percent,
+            what.algorithm.id(),
+            State::Initialised.name(),
+            now.as_millisecond()
+        ];
+        link.execute(insert, &values).await?;
+        let run = load(&mut link, self.view.fs, id).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(run)
+    }
+
+    /// Stores how far a run is. A run that has ended keeps its time.
+    pub async fn advance(&self, run: &mut Run, to: State, now: Timestamp) -> Result<(), Error> {
+        let ended = to.is_resolved().then(|| now.as_millisecond());
+        let mut link = self.begin().await?;
+        let update =
+            "UPDATE orrery_runs SET state = ?, ended = ? WHERE fs = ? AND id = ? AND state = ?";
+        let values = values![to.name(), ended, self.view.fs, run.id, run.state.name()];
+        if link.execute(update, &values).await? != 1 {
+            return Err(Error::Fenced);
+        }
+        if to.is_resolved() {
+            let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ?";
+            link.execute(delete, &values![self.view.fs, run.id]).await?;
+        }
+        let stored = load(&mut link, self.view.fs, run.id).await?;
+        link.commit().await?;
+        link.give_back();
+        *run = stored;
+        Ok(())
+    }
+
+    /// Stores why a run is about to end before its time.
+    pub async fn explain(&self, run: &mut Run, ending: &Ending) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        let update = "UPDATE orrery_runs SET result = ?, message = ? WHERE fs = ? AND id = ?";
+        let values = values![
+            ending.result.as_str(),
+            ending.message.as_str(),
+            self.view.fs,
+            run.id
+        ];
+        link.execute(update, &values).await?;
+        let stored = load(&mut link, self.view.fs, run.id).await?;
+        link.commit().await?;
+        link.give_back();
+        *run = stored;
+        Ok(())
+    }
+}
+
+impl View {
+    /// Runs, the last first.
+    pub async fn runs(&self, limit: u32) -> Result<Vec<Run>, Error> {
+        let select =
+            format!("SELECT {COLUMNS} FROM orrery_runs WHERE fs = ? ORDER BY id DESC LIMIT ?");
+        let mut link = self.links.lend().await?;
+        let values = values![self.fs, i64::from(limit)];
+        let rows = link.fetch(&select, &values).await?;
+        link.give_back();
+        rows.into_iter().map(read).collect()
+    }
+
+    /// The last run that there was.
+    pub async fn last_run(&self) -> Result<Option<Run>, Error> {
+        Ok(self.runs(1).await?.pop())
+    }
+
+    /// A run as it is now.
+    pub async fn run(&self, id: RunId) -> Result<Run, Error> {
+        let mut link = self.links.lend().await?;
+        let run = load(&mut link, self.fs, id).await?;
+        link.give_back();
+        Ok(run)
+    }
+}
+
+pub(super) async fn load(link: &mut Link, fs: i64, id: RunId) -> Result<Run, Error> {
+    let select = format!("SELECT {COLUMNS} FROM orrery_runs WHERE fs = ? AND id = ?");
+    let row = link.fetch_one(&select, &values![fs, id]).await?;
+    read(row.ok_or_else(|| Error::Damaged(format!("no run {id}")))?)
+}
+
+fn written(mode: Mode) -> (&'static str, i64) {
+    match mode {
+        Mode::Full => ("full", 0),
+        Mode::Incremental => ("incremental", 0),
+        Mode::Sample(percent) => ("sample", percent.into()),
+    }
+}
+
+fn mode(name: &str, percent: i64) -> Result<Mode, Error> {
+    match name {
+        "full" => Ok(Mode::Full),
+        "incremental" => Ok(Mode::Incremental),
+        "sample" => Ok(Mode::Sample(u8::try_from(percent).unwrap_or(100))),
+        other => Err(Error::Damaged(format!("the mode {other:?}"))),
+    }
+}
+
+fn time(milliseconds: i64) -> Result<Timestamp, Error> {
+    Timestamp::from_millisecond(milliseconds)
+        .map_err(|_| Error::Damaged(format!("the time {milliseconds}")))
+}
+
+fn state(name: &str) -> Result<State, Error> {
+    State::from_name(name).ok_or_else(|| Error::Damaged(format!("the state {name:?}")))
+}
+
+/// In the order of [`COLUMNS`].
+fn read(mut row: Row) -> Result<Run, Error> {
+    let row = &mut row;
+    let id = row.int()?;
+    let owner = match (row.text_or_null()?, row.text_or_null()?) {
+        (Some(uid), Some(name)) => Some(Owner { uid, name }),
+        _ => None,
+    };
+    Ok(Run {
+        id,
+        what: NewRun {
+            owner,
+            snapshot: row.text_or_null()?,
+            mode: mode(&row.text()?, row.int()?)?,
+            algorithm: algorithm(row.int()?)?,
+        },
+        state: state(&row.text()?)?,
+        began: time(row.int()?)?,
+        ended: row.int_or_null()?.map(time).transpose()?,
+        ending: match (row.text_or_null()?, row.text_or_null()?) {
+            (Some(result), Some(message)) => Some(Ending { result, message }),
+            _ => None,
+        },
+        complete: row.int()? != 0,
+        unlisted: row.int()?,
+        unlisted_example: row.text_or_null()?,
+        counts: counts(row)?,
+    })
+}
+
+fn counts(row: &mut Row) -> Result<Counts, Error> {
+    Ok(Counts {
+        total: row.int()?,
+        selected: row.int()?,
+        selected_bytes: row.int()?,
+        deleted: row.int()?,
+        verified: row.int()?,
+        new: row.int()?,
+        changed: row.int()?,
+        corrupt: row.int()?,
+        unreadable: row.int()?,
+        skipped: row.int()?,
+        bytes_read: row.int()?,
+    })
+}

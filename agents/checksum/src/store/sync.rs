@@ -1,0 +1,319 @@
+//! Rows as listings change them, and rows that are to be read.
+
+use std::collections::HashMap;
+
+use super::dialect::list;
+use super::link::{Link, Row as Columns, Value, values};
+use super::{Error, Run, Store, View, algorithm, attributes_of, key_of, runs};
+use crate::algorithm::Algorithm;
+use crate::entry::{Attributes, Entry};
+use crate::judge::RunId;
+use crate::merge::{Differences, Mode, Row, Tally};
+use crate::path::{Key, RelativePath};
+use crate::read::Task;
+
+/// A file that is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// What it is found by.
+    pub key: Key,
+    /// What to read.
+    pub task: Task,
+    /// What its checksum on record was computed with, if there is one.
+    pub algorithm: Option<Algorithm>,
+}
+
+/// What the comparison of one part came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Files that are there.
+    pub listed: Tally,
+    /// Files that were not listed.
+    pub unseen: Tally,
+    /// Files that the store did not know before this run.
+    pub new: u64,
+}
+
+impl Part {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            listed: self.listed.plus(other.listed),
+            unseen: self.unseen.plus(other.unseen),
+            new: self.new + other.new,
+        }
+    }
+}
+
+/// What a listing found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// What there is to read.
+    pub tally: Tally,
+    /// Whether all that is there could be listed.
+    pub complete: bool,
+    /// How much could not.
+    pub unlisted: u64,
+    /// The first of it, in words.
+    pub example: Option<String>,
+}
+
+impl Store {
+    /// Writes what is different in one part, but forgets nothing; and that this part is done.
+    pub async fn apply(&self, run: RunId, part: u8, found: &Differences) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        let fs = self.view.fs;
+        let rows = self.view.dialect.values() / 7;
+        for new in found.new.chunks(rows) {
+            insert(&mut link, fs, run, new).await?;
+        }
+        for entry in &found.changed {
+            let Attributes { size, mtime, ctime } = entry.attributes;
+            let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, changed_run = ? WHERE fs = ? AND hash = ?";
+            let key = entry.path.key();
+            let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+            link.execute(update, &values).await?;
+        }
+        for (key, attributes) in &found.suspect {
+            let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, suspect_run = ? WHERE fs = ? AND hash = ?";
+            let Attributes { size, mtime, ctime } = *attributes;
+            let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+            link.execute(update, &values).await?;
+        }
+        for (key, attributes) in &found.refined {
+            let update = "UPDATE orrery_files SET mtime = ?, ctime = ? WHERE fs = ? AND hash = ?";
+            let values = values![attributes.mtime, attributes.ctime, fs, key.as_bytes()];
+            link.execute(update, &values).await?;
+        }
+        note(&mut link, fs, run, part, found).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(())
+    }
+
+    /// Forgets files that are gone.
+    pub async fn forget(&self, run: RunId, keys: &[Key]) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        for keys in keys.chunks(self.view.dialect.values() - 1) {
+            let delete = format!(
+                "DELETE FROM orrery_files WHERE fs = ? AND hash IN ({})",
+                list("?", keys.len())
+            );
+            let mut values = values![self.view.fs].to_vec();
+            values.extend(keys.iter().map(|key| Value::from(key.as_bytes())));
+            let gone = link.execute(&delete, &values).await?;
+            let update = "UPDATE orrery_runs SET deleted = deleted + ? WHERE fs = ? AND id = ?";
+            link.execute(update, &values![gone, self.view.fs, run])
+                .await?;
+        }
+        link.commit().await?;
+        link.give_back();
+        Ok(())
+    }
+
+    /// Forgets which parts are done: what is listed changes, and is listed anew.
+    pub async fn restart_sync(&self, run: RunId) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ?";
+        link.execute(delete, &values![self.view.fs, run]).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(())
+    }
+
+    /// Stores what a listing found, all parts together.
+    pub async fn listed(&self, run: &mut Run, found: &Listed) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        let update = "UPDATE orrery_runs SET total = ?, selected = ?, selected_bytes = ?, complete = ?, unlisted = ?,
+                      unlisted_example = ? WHERE fs = ? AND id = ?";
+        let values = values![
+            found.tally.total,
+            found.tally.selected,
+            found.tally.selected_bytes,
+            found.complete,
+            found.unlisted,
+            found.example.as_deref(),
+            self.view.fs,
+            run.id
+        ];
+        link.execute(update, &values).await?;
+        let stored = runs::load(&mut link, self.view.fs, run.id).await?;
+        link.commit().await?;
+        link.give_back();
+        *run = stored;
+        Ok(())
+    }
+}
+
+impl View {
+    /// The rows of one part, in the order of their keys.
+    pub async fn rows(&self, part: u8) -> Result<Vec<Row>, Error> {
+        let select = "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run
+                      FROM orrery_files WHERE fs = ? AND hash >= ? AND hash <= ? ORDER BY hash";
+        let (mut first, mut last) = ([0; 16], [0xff; 16]);
+        (first[0], last[0]) = (part, part);
+        let mut link = self.links.lend().await?;
+        let rows = link
+            .fetch(select, &values![self.fs, &first[..], &last[..]])
+            .await?;
+        link.give_back();
+        let rows = rows.into_iter().map(|mut row| row_of(&mut row));
+        rows.collect()
+    }
+
+    /// The file that a number stands for, and its size; none if there is no such file, or more than one.
+    pub async fn file_of_id(&self, id: u64) -> Result<Option<(Key, u64)>, Error> {
+        let select =
+            "SELECT hash, size FROM orrery_files WHERE fs = ? AND hash >= ? AND hash <= ? LIMIT 2";
+        let (mut first, mut last) = ([0; 16], [0xff; 16]);
+        first[..8].copy_from_slice(&id.to_be_bytes());
+        last[..8].copy_from_slice(&id.to_be_bytes());
+        let mut link = self.links.lend().await?;
+        let values = values![self.fs, &first[..], &last[..]];
+        let mut rows = link.fetch(select, &values).await?;
+        link.give_back();
+        match (rows.pop(), rows.pop()) {
+            (Some(mut row), None) => Ok(Some((key_of(&mut row)?, row.int()?.cast_unsigned()))),
+            _ => Ok(None),
+        }
+    }
+
+    /// The parts of a run's listing that were compared already.
+    pub async fn parts(&self, run: RunId) -> Result<HashMap<u8, Part>, Error> {
+        let select = "SELECT part, total, selected, selected_bytes, unseen, unseen_selected, unseen_bytes, new
+                      FROM orrery_parts WHERE fs = ? AND run = ?";
+        let mut link = self.links.lend().await?;
+        let rows = link.fetch(select, &values![self.fs, run]).await?;
+        link.give_back();
+        let mut parts = HashMap::new();
+        for mut row in rows {
+            let part = u8::try_from(row.int()?).map_err(|_| Error::Damaged("a part".into()))?;
+            let done = Part {
+                listed: tally(&mut row)?,
+                unseen: tally(&mut row)?,
+                new: row.int()?.cast_unsigned(),
+            };
+            parts.insert(part, done);
+        }
+        Ok(parts)
+    }
+
+    /// The next files after `after` that the run has still to read, and where to go on; none at the end.
+    pub async fn pending(
+        &self,
+        run: &Run,
+        after: Option<Key>,
+        limit: u32,
+    ) -> Result<(Vec<Pending>, Option<Key>), Error> {
+        // What else a mode reads is not for the database to say.
+        let only = match run.what.mode {
+            Mode::Incremental => "AND (changed_run > read_run OR suspect_run > read_run)",
+            Mode::Full | Mode::Sample(_) => "",
+        };
+        let select = format!(
+            "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run, path, algorithm FROM orrery_files
+             WHERE fs = ? AND hash > ? AND done_run < ? {only} ORDER BY hash LIMIT ?"
+        );
+        let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
+        let values = values![self.fs, after.as_slice(), run.id, i64::from(limit)];
+        let mut link = self.links.lend().await?;
+        let rows = link.fetch(&select, &values).await?;
+        link.give_back();
+        let is_last = rows.len() < usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut last = None;
+        let mut pending = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            let known = row_of(&mut row)?;
+            last = Some(known.key);
+            if run.what.mode.selects(&known, run.id) {
+                pending.push(pending_of(&mut row, &known)?);
+            }
+        }
+        Ok((pending, last.filter(|_| !is_last)))
+    }
+}
+
+async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(), Error> {
+    let insert = format!(
+        "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
+        list("(?, ?, ?, ?, ?, ?, ?)", new.len())
+    );
+    let mut values = Vec::with_capacity(new.len() * 7);
+    for entry in new {
+        let Attributes { size, mtime, ctime } = entry.attributes;
+        let key = entry.path.key();
+        values.extend(values![
+            fs,
+            key.as_bytes(),
+            entry.path.as_bytes(),
+            size,
+            mtime,
+            ctime,
+            run
+        ]);
+    }
+    link.execute(&insert, &values).await?;
+    Ok(())
+}
+
+async fn note(
+    link: &mut Link,
+    fs: i64,
+    run: RunId,
+    part: u8,
+    found: &Differences,
+) -> Result<(), Error> {
+    let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ? AND part = ?";
+    link.execute(delete, &values![fs, run, i64::from(part)])
+        .await?;
+    let insert = "INSERT INTO orrery_parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    let Part {
+        listed,
+        unseen,
+        new,
+    } = found.part();
+    let values = values![
+        fs,
+        run,
+        i64::from(part),
+        listed.total,
+        listed.selected,
+        listed.selected_bytes,
+        unseen.total,
+        unseen.selected,
+        unseen.selected_bytes,
+        new
+    ];
+    link.execute(insert, &values).await?;
+    Ok(())
+}
+
+fn tally(row: &mut Columns) -> Result<Tally, Error> {
+    Ok(Tally {
+        total: row.int()?.cast_unsigned(),
+        selected: row.int()?.cast_unsigned(),
+        selected_bytes: row.int()?.cast_unsigned(),
+    })
+}
+
+fn row_of(row: &mut Columns) -> Result<Row, Error> {
+    Ok(Row {
+        key: key_of(row)?,
+        attributes: attributes_of(row)?,
+        changed_run: row.int()?,
+        suspect_run: row.int()?,
+        read_run: row.int()?,
+    })
+}
+
+fn pending_of(row: &mut Columns, known: &Row) -> Result<Pending, Error> {
+    Ok(Pending {
+        key: known.key,
+        task: Task {
+            path: RelativePath::new(row.bytes()?),
+            attributes: Some(known.attributes),
+        },
+        algorithm: row.int_or_null()?.map(algorithm).transpose()?,
+    })
+}

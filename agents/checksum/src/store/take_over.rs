@@ -1,0 +1,322 @@
+//! Takes over what lsdf-checksum has kept. In: its tables. Out: the same checksums, runs and warnings in a store of ours.
+//! Touches: reads its database, writes the store.
+
+use jiff::Timestamp;
+
+use super::dialect::list;
+use super::link::{Link, Row, Value, values};
+use super::{Error, Location, Mysql, Store};
+use crate::algorithm::Algorithm;
+use crate::judge::RunId;
+use crate::merge::UNKNOWN;
+use crate::path::{Key, RelativePath};
+use crate::state::State;
+
+/// Rows that are brought over at once.
+const PAGE: i64 = 4000;
+
+/// What was taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Files.
+    pub files: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Warnings.
+    pub warnings: u64,
+}
+
+/// A file of theirs.
+struct Theirs {
+    path: RelativePath,
+    mtime: i64,
+    size: i64,
+    last_seen: RunId,
+    last_read: RunId,
+    is_to_be_read: bool,
+    is_to_be_compared: bool,
+    checksum: Option<Vec<u8>>,
+}
+
+/// A warning of theirs.
+struct Warned {
+    path: RelativePath,
+    mtime: i64,
+    size: i64,
+    expected: Vec<u8>,
+    actual: Vec<u8>,
+    discovered: RunId,
+    last_read: RunId,
+    created: i64,
+}
+
+/// Takes over all that the tables with this prefix hold. The store must not know of the file system yet.
+pub async fn take_over(store: &Store, from: &Mysql, prefix: &str) -> Result<Taken, Error> {
+    if !prefix
+        .chars()
+        .all(|it| it.is_ascii_alphanumeric() || it == '_')
+    {
+        return Err(Error::Place(format!("{prefix:?} is no prefix of tables")));
+    }
+    if store.view().last_run().await?.is_some() {
+        return Err(Error::Place(
+            "the store knows of runs of this file system already: take over into another --file-system".into(),
+        ));
+    }
+    let location = Location::Mysql {
+        server: from.clone(),
+        file_system: String::new(),
+    };
+    let mut theirs = Link::connect(&location.place()).await?;
+    let mut taken = Taken::default();
+    let runs = runs(&mut theirs, prefix).await?;
+    clear(store).await?;
+    taken.files = files(store, &mut theirs, prefix).await?;
+    taken.warnings = warnings(store, &mut theirs, prefix).await?;
+    // Last, so that what was interrupted is begun again.
+    taken.runs = store.take_runs(&runs).await?;
+    Ok(taken)
+}
+
+async fn clear(store: &Store) -> Result<(), Error> {
+    let mut link = store.begin().await?;
+    for table in ["orrery_files", "orrery_warnings"] {
+        let delete = format!("DELETE FROM {table} WHERE fs = ?");
+        link.execute(&delete, &values![store.view.fs]).await?;
+    }
+    link.commit().await?;
+    link.give_back();
+    Ok(())
+}
+
+struct TheirRun {
+    id: RunId,
+    snapshot: Option<String>,
+    began: i64,
+    mode: String,
+    state: State,
+}
+
+async fn runs(theirs: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
+    let select = format!(
+        "SELECT id, snapshot_name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', run_at), sync_mode, state
+         FROM {prefix}runs ORDER BY id"
+    );
+    let mut runs = Vec::new();
+    for mut row in theirs.fetch(&select, &[]).await? {
+        let id = row.int()?;
+        let snapshot = row.text_or_null()?;
+        let began = row.int_or_null()?.unwrap_or_default() / 1000;
+        let mode = row.text()?;
+        let state = row.text()?;
+        let state = State::from_name(&state)
+            .ok_or_else(|| Error::Damaged(format!("the state {state:?}")))?;
+        if !state.is_resolved() {
+            return Err(Error::Unresolved {
+                id,
+                by: " of lsdf-checksum".into(),
+                state: state.to_string(),
+            });
+        }
+        runs.push(TheirRun {
+            id,
+            snapshot,
+            began,
+            mode,
+            state,
+        });
+    }
+    Ok(runs)
+}
+
+async fn files(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64, Error> {
+    let select = format!(
+        "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, last_seen, last_read,
+         to_be_read, to_be_compared, checksum FROM {prefix}files WHERE id > ? ORDER BY id LIMIT ?"
+    );
+    let (mut after, mut taken) = (0, 0);
+    loop {
+        let rows = theirs.fetch(&select, &values![after, PAGE]).await?;
+        let mut page = Vec::with_capacity(rows.len());
+        for mut row in rows {
+            after = row.int()?;
+            page.push(file(&mut row)?);
+        }
+        if page.is_empty() {
+            return Ok(taken);
+        }
+        taken += page.len() as u64;
+        store.take_files(&page).await?;
+    }
+}
+
+fn file(row: &mut Row) -> Result<Theirs, Error> {
+    Ok(Theirs {
+        path: path(row)?,
+        mtime: nanoseconds(row.int()?),
+        size: row.int()?,
+        last_seen: row.int()?,
+        last_read: row.int_or_null()?.unwrap_or_default(),
+        is_to_be_read: row.int()? != 0,
+        is_to_be_compared: row.int()? != 0,
+        checksum: row.bytes_or_null()?,
+    })
+}
+
+/// Theirs begin with a slash.
+fn path(row: &mut Row) -> Result<RelativePath, Error> {
+    let path = row.bytes()?;
+    let relative = path.strip_prefix(b"/").unwrap_or(&path);
+    Ok(RelativePath::new(relative))
+}
+
+fn nanoseconds(microseconds: i64) -> i64 {
+    microseconds.saturating_mul(1000)
+}
+
+impl Theirs {
+    /// The run that saw it change, as far as it matters: after the last reading, or not.
+    fn changed_run(&self) -> RunId {
+        let is_outdated = self.is_to_be_read && !self.is_to_be_compared;
+        if self.checksum.is_none() || is_outdated {
+            self.last_seen.max(self.last_read + 1)
+        } else {
+            self.last_read
+        }
+    }
+}
+
+async fn warnings(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64, Error> {
+    let select = format!(
+        "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, expected_checksum,
+         actual_checksum, discovered, last_read, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created)
+         FROM {prefix}checksum_warnings WHERE id > ? ORDER BY id LIMIT ?"
+    );
+    let (mut after, mut taken) = (0, 0);
+    loop {
+        let rows = theirs.fetch(&select, &values![after, PAGE]).await?;
+        if rows.is_empty() {
+            return Ok(taken);
+        }
+        for mut row in rows {
+            after = row.int()?;
+            let warning = Warned {
+                path: path(&mut row)?,
+                mtime: nanoseconds(row.int()?),
+                size: row.int()?,
+                expected: row.bytes()?,
+                actual: row.bytes()?,
+                discovered: row.int()?,
+                last_read: row.int()?,
+                created: row.int()? / 1000,
+            };
+            store.take_warning(&warning).await?;
+            taken += 1;
+        }
+    }
+}
+
+impl Store {
+    async fn take_files(&self, files: &[Theirs]) -> Result<(), Error> {
+        const COLUMNS: usize = 10;
+        let mut link = self.begin().await?;
+        for files in files.chunks(self.view.dialect.values() / COLUMNS) {
+            let insert = format!(
+                "INSERT INTO orrery_files
+                 (fs, hash, path, size, mtime, ctime, changed_run, read_run, algorithm, checksum) VALUES {}",
+                list("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", files.len())
+            );
+            let mut values = Vec::with_capacity(files.len() * COLUMNS);
+            for file in files {
+                let key = file.path.key();
+                let algorithm = file.checksum.as_ref().map(|_| Algorithm::Sha1.id());
+                let read_run = if file.checksum.is_some() {
+                    file.last_read
+                } else {
+                    0
+                };
+                values.extend(values![
+                    self.view.fs,
+                    key.as_bytes(),
+                    file.path.as_bytes(),
+                    file.size,
+                    file.mtime,
+                    UNKNOWN,
+                    file.changed_run(),
+                    read_run,
+                    algorithm,
+                    file.checksum.as_deref()
+                ]);
+            }
+            link.execute(&insert, &values).await?;
+        }
+        link.commit().await?;
+        link.give_back();
+        Ok(())
+    }
+
+    /// They keep the bad checksum of a damaged file; we keep the good one, and the damage as an open warning. A file that was
+    /// read as something else since is no longer what the warning is about.
+    async fn take_warning(&self, warning: &Warned) -> Result<(), Error> {
+        let fs = self.view.fs;
+        let key: Key = warning.path.key();
+        let mut link = self.begin().await?;
+        let expected = Value::from(warning.expected.as_slice());
+        let restore = "UPDATE orrery_files SET checksum = ?, read_run = ?, changed_run = ?
+                       WHERE fs = ? AND hash = ? AND checksum = ?";
+        let (read, actual) = (warning.last_read, warning.actual.as_slice());
+        let values = [
+            expected.clone(),
+            read.into(),
+            read.into(),
+            fs.into(),
+            Value::from(key.as_bytes()),
+            Value::from(actual),
+        ];
+        let is_still = link.execute(restore, &values).await? > 0;
+        let insert = "INSERT INTO orrery_warnings
+            (fs, hash, path, size, mtime, algorithm, expected, actual, discovered, last_read, created, state)
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let values = values![
+            fs,
+            key.as_bytes(),
+            warning.path.as_bytes(),
+            warning.size,
+            warning.mtime,
+            Algorithm::Sha1.id(),
+            warning.expected.as_slice(),
+            actual,
+            warning.discovered,
+            read,
+            warning.created,
+            if is_still { "open" } else { "replaced" }
+        ];
+        link.execute(insert, &values).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(())
+    }
+
+    async fn take_runs(&self, runs: &[TheirRun]) -> Result<u64, Error> {
+        let mut link = self.begin().await?;
+        for run in runs {
+            let insert = "INSERT INTO orrery_runs (fs, id, snapshot, mode, algorithm, state, began, ended, complete)
+                          VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)";
+            let began = Timestamp::from_millisecond(run.began).map_or(0, Timestamp::as_millisecond);
+            let values = values![
+                self.view.fs,
+                run.id,
+                run.snapshot.as_deref(),
+                run.mode.as_str(),
+                Algorithm::Sha1.id(),
+                run.state.name(),
+                began,
+                began
+            ];
+            link.execute(insert, &values).await?;
+        }
+        link.commit().await?;
+        link.give_back();
+        Ok(runs.len() as u64)
+    }
+}

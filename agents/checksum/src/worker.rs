@@ -1,0 +1,437 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an edge: it reads the clock for everything below it"
+)]
+//! `orrery-checksum worker`: reads packs of files that coordinators send. In: packs. Out: what came of each file.
+//! Touches: reads files; the queue; the shell of all agents.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crds::checksum_run::reason;
+use crds::report::ConfigDocument;
+use crds::report::checksum::{Explained, WorkerReport};
+use futures::future::join_all;
+use runtime::config::ConfigReceiver;
+use runtime::shell::{self, Detail, Shell, ShellArgs};
+use runtime::telemetry::chain;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
+
+use crate::algorithm::Algorithm;
+use crate::config::{Folders, Told};
+use crate::engine::Shared;
+use crate::engine::adapt::Adapt;
+use crate::judge::Reading;
+use crate::metrics::Metrics;
+use crate::path::RelativePath;
+use crate::queue::{COMPUTE, LIMIT, Queue, pack_job, payload, result_job};
+use crate::read::{Medium, Reader, Root, Task};
+use crate::result::explained;
+use crate::wire::{BackPack, PackFile, WorkPack};
+
+/// The most files that are read at once where nobody says how many.
+const MOST_READERS: usize = 32;
+/// How long a number of readers is tried.
+const TRIAL: Duration = Duration::from_secs(2);
+/// How often the published limit is looked at, and the report made.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The longest pause between two looks for a pack.
+const IDLE: Duration = Duration::from_secs(1);
+/// The pause after something went wrong.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long a pack is kept whose run has published nothing: Redis may have lost it, or the run is over.
+const UNPUBLISHED: usize = 10;
+
+/// Arguments of `worker`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// What every agent has.
+    #[command(flatten)]
+    pub shell: ShellArgs,
+    /// Where things are mounted.
+    #[command(flatten)]
+    pub folders: Folders,
+}
+
+/// Runs the agent until the process is told to end.
+pub async fn agent(args: &Args) -> Result<(), shell::Error> {
+    let validate = |document: &ConfigDocument| Told::read(document).map(drop);
+    let mut shell = Shell::start("checksum-worker", &args.shell, validate).await?;
+    let metrics = Metrics::default();
+    shell.metrics().with(|registry| metrics.register(registry));
+    let worker = Worker {
+        folders: args.folders.clone(),
+        config: shell.config(),
+        stop: shell.token(),
+        detail: shell.detail(),
+        metrics,
+    };
+    shell.spawn("work", worker.run())?;
+    shell.run_until_shutdown().await
+}
+
+struct Worker {
+    folders: Folders,
+    config: ConfigReceiver,
+    stop: CancellationToken,
+    detail: Detail,
+    metrics: Metrics,
+}
+
+impl Worker {
+    async fn run(mut self) -> Result<(), Infallible> {
+        while let Some(told) = self.told().await {
+            match self.prepare(&told) {
+                Ok(crew) => {
+                    self.work(&crew).await;
+                    return Ok(());
+                }
+                Err(why) => {
+                    warn!(reason = why.reason, message = why.message, "waiting");
+                    self.tell(&WorkerReport {
+                        waiting: Some(why),
+                        ..WorkerReport::default()
+                    });
+                    self.stop.run_until_cancelled(sleep(PAUSE)).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn told(&mut self) -> Option<Told> {
+        let stop = self.stop.clone();
+        let document = stop
+            .run_until_cancelled(self.config.wait_for(Option::is_some))
+            .await?;
+        let document = document.ok()?.clone()?;
+        Told::read(&document).ok()
+    }
+
+    fn prepare(&self, told: &Told) -> Result<Crew, Explained> {
+        let queue = told.queue(&self.folders)?;
+        let root = Root::open(&PathBuf::from(&told.config.root)).map_err(|error| {
+            let message = format!("failed to open {}: {error}", told.config.root);
+            explained(reason::FAILED.name, message)
+        })?;
+        let processors = thread::available_parallelism().map_or(2, usize::from);
+        let fixed = told
+            .config
+            .concurrency
+            .and_then(|it| usize::try_from(it).ok());
+        let (least, most) = match fixed {
+            Some(readers) => (readers.max(1), readers.max(1)),
+            None => (processors, MOST_READERS.max(processors)),
+        };
+        let concurrency = u32::try_from(most).unwrap_or(1);
+        let options = PoolOptions::new(vec![Kind::new(COMPUTE)], concurrency);
+        let pool = Pool::new(queue.client.clone(), queue.namespace.clone(), options)
+            .map_err(|error| explained(reason::QUEUE_UNREACHABLE.name, chain(&error)))?;
+        Ok(Crew {
+            queue,
+            pool,
+            root: Arc::new(root),
+            medium: told.medium(),
+            shared: Arc::new(Shared::new(None, Instant::now())),
+            allowed: AtomicUsize::new(least),
+            least,
+            most,
+        })
+    }
+
+    async fn work(&self, crew: &Crew) {
+        let reading = join_all((0..crew.most).map(|number| crew.serve(number)));
+        let living = CancellationToken::new();
+        let lives = crew.pool.run(living.clone());
+        let works = async {
+            tokio::select! {
+                _ = reading => {}
+                never = self.follow(crew) => match never {},
+                never = self.report(crew) => match never {},
+                never = crew.follow_limit() => match never {},
+                never = crew.adapt() => match never {},
+            }
+            living.cancel();
+        };
+        tokio::join!(works, lives);
+    }
+
+    /// Brings what the operator says to those who read, until it is dropped.
+    async fn follow(&self, crew: &Crew) -> Infallible {
+        let mut config = self.config.clone();
+        config.mark_changed();
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => {
+                    crew.shared.stop.store(true, Ordering::Relaxed);
+                    std::future::pending::<()>().await;
+                }
+                changed = config.changed() => if changed.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+            let document = config.borrow_and_update().clone();
+            if let Some(Ok(told)) = document.map(|it| Told::read(&it)) {
+                told.apply(&crew.shared, Instant::now());
+                // A cancelled run takes its packs back; the process ends when the operator says so.
+                crew.shared
+                    .stop
+                    .store(self.stop.is_cancelled(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    async fn report(&self, crew: &Crew) -> Infallible {
+        let mut before = (0, Instant::now());
+        loop {
+            sleep(INTERVAL).await;
+            let bytes = crew.shared.bytes.load(Ordering::Relaxed);
+            let now = Instant::now();
+            let time = u64::try_from((now - before.1).as_millis()).unwrap_or(u64::MAX);
+            let trouble = crew.shared.queue_trouble().clone();
+            self.metrics.reads(&crew.shared);
+            self.tell(&WorkerReport {
+                bytes_read: bytes,
+                bytes_per_second: (bytes - before.0).saturating_mul(1000) / time.max(1),
+                reading: u32::try_from(crew.shared.reading.load(Ordering::Relaxed)).unwrap_or(0),
+                waiting: trouble.map(|words| explained(reason::QUEUE_UNREACHABLE.name, words)),
+            });
+            before = (bytes, now);
+        }
+    }
+
+    fn tell(&self, report: &WorkerReport) {
+        // Strings and numbers can always be written.
+        self.detail
+            .set(serde_json::to_value(report).unwrap_or_default());
+    }
+}
+
+/// What all readers of a worker share.
+struct Crew {
+    queue: Queue,
+    pool: Pool,
+    root: Arc<Root>,
+    medium: Medium,
+    shared: Arc<Shared>,
+    /// Readers with a lower number may read.
+    allowed: AtomicUsize,
+    least: usize,
+    most: usize,
+}
+
+impl Crew {
+    /// One reader: takes packs, one after the other, until all reading ends.
+    async fn serve(&self, number: usize) {
+        let mut idle = Idle::at_most(IDLE);
+        while !self.shared.is_stopped() {
+            if number >= self.allowed.load(Ordering::Relaxed) || self.shared.is_paused() {
+                sleep(INTERVAL).await;
+                continue;
+            }
+            match self.pool.take().await {
+                Ok(Some(taken)) => {
+                    *self.shared.queue_trouble() = None;
+                    idle.reset();
+                    self.serve_pack(taken).await;
+                }
+                Ok(None) => {
+                    *self.shared.queue_trouble() = None;
+                    sleep(idle.pause()).await;
+                }
+                Err(error) => self.trouble(&error).await,
+            }
+        }
+    }
+
+    async fn serve_pack(&self, taken: Taken) {
+        let pack = payload(taken.job())
+            .map_err(str::to_owned)
+            .and_then(|it| WorkPack::decode(it).map_err(|error| error.to_string()));
+        let pack = match pack {
+            Ok(pack) => pack,
+            Err(why) => return self.refuse(&taken, &why, 1).await,
+        };
+        if (&pack.file_system, &pack.snapshot) != (&self.queue.file_system, &self.queue.snapshot) {
+            let why = format!(
+                "these files are not here: {} {}",
+                pack.file_system, pack.snapshot
+            );
+            return self.refuse(&taken, &why, u32::MAX).await;
+        }
+        if !self.is_wanted().await {
+            info!("a pack of a run that is over is dropped");
+            return self.finish(&taken, Vec::new()).await;
+        }
+        let (root, shared, medium) = (self.root.clone(), self.shared.clone(), self.medium);
+        let reading = tokio::task::spawn_blocking(move || read(&root, &shared, medium, pack));
+        let Ok((results, rest)) = reading.await else {
+            return self
+                .refuse(&taken, "a reader ended before its time", 4)
+                .await;
+        };
+        let mut then = Vec::new();
+        if !results.files.is_empty() || !results.results.is_empty() {
+            then.push(result_job(&self.queue.results(), &results));
+        }
+        if !rest.files.is_empty() {
+            then.push(pack_job(&rest));
+        }
+        self.finish(&taken, then).await;
+    }
+
+    /// Whether anybody waits for results: a run that goes on has published its limits.
+    async fn is_wanted(&self) -> bool {
+        for _ in 0..UNPUBLISHED {
+            match self.queue.published().read().await {
+                Ok(Some(_)) => return true,
+                Ok(None) => sleep(PAUSE).await,
+                Err(error) => self.trouble(&error).await,
+            }
+            if self.shared.is_stopped() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Results go out in the same step in which the pack is done, so they are never sent twice. If Redis is away for long,
+    /// somebody else has the pack by then.
+    async fn finish(&self, taken: &Taken, then: Vec<NewJob>) {
+        const ATTEMPTS: usize = 30;
+        for _ in 0..ATTEMPTS {
+            match self.pool.finish_with(taken, then.clone()).await {
+                Ok(_) => return,
+                Err(error) => self.trouble(&error).await,
+            }
+        }
+    }
+
+    async fn refuse(&self, taken: &Taken, why: &str, max_fails: u32) {
+        warn!(why, "a pack is refused");
+        let tries = Tries {
+            max_fails,
+            skip_dead: false,
+        };
+        if let Err(error) = self.pool.fail(taken, why, tries).await {
+            self.trouble(&error).await;
+        }
+    }
+
+    /// Keeps to the share of the limit that is published, until it is dropped.
+    async fn follow_limit(&self) -> Infallible {
+        let mut known = None;
+        loop {
+            match self.queue.published().read().await {
+                Ok(Some(published)) => {
+                    let limit = published.fields.get(LIMIT).and_then(|it| it.parse().ok());
+                    let limit = limit.filter(|it: &u64| *it > 0);
+                    if known != Some(limit) {
+                        known = Some(limit);
+                        self.shared.shared_limit.set(limit, Instant::now());
+                    }
+                }
+                // What was published last holds until somebody says something else.
+                Ok(None) => {}
+                Err(error) => self.trouble(&error).await,
+            }
+            sleep(INTERVAL).await;
+        }
+    }
+
+    async fn adapt(&self) -> Infallible {
+        if self.least == self.most {
+            return std::future::pending().await;
+        }
+        let mut adapt = Adapt::new(self.least, self.most);
+        let mut before = 0;
+        loop {
+            sleep(TRIAL).await;
+            let bytes = self.shared.bytes.load(Ordering::Relaxed);
+            let is_busy = self.shared.reading.load(Ordering::Relaxed) > 0;
+            if is_busy && !self.shared.is_paused() {
+                #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+                let rate = (bytes - before) as f64;
+                self.allowed.store(adapt.observe(rate), Ordering::Relaxed);
+            }
+            before = bytes;
+        }
+    }
+
+    async fn trouble(&self, error: &workqueue::Error) {
+        let words = chain(error);
+        let is_news = self.shared.queue_trouble().replace(words.clone()).is_none();
+        if is_news {
+            warn!(error = words, "the queue cannot be used for now");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Reads a pack; what came of it, and what is left because all reading ends.
+fn read(root: &Root, shared: &Shared, medium: Medium, pack: WorkPack) -> (BackPack, WorkPack) {
+    let paced = |bytes| {
+        shared.pace(bytes);
+        !shared.is_stopped()
+    };
+    let mut reader = Reader::new(root, medium, &paced);
+    let mut done = BackPack::default();
+    let mut files = pack.files.into_iter();
+    let mut rest = Vec::new();
+    for file in files.by_ref() {
+        shared.reading.fetch_add(1, Ordering::Relaxed);
+        let reading = read_one(&mut reader, &file, pack.algorithm);
+        shared.reading.fetch_sub(1, Ordering::Relaxed);
+        let Some(reading) = reading else {
+            rest.push(file);
+            break;
+        };
+        add(&mut done, &file, reading);
+    }
+    rest.extend(files);
+    let rest = WorkPack {
+        files: rest,
+        file_system: pack.file_system,
+        snapshot: pack.snapshot,
+        algorithm: pack.algorithm,
+    };
+    (done, rest)
+}
+
+/// None when all reading ends.
+fn read_one(
+    reader: &mut Reader<'_>,
+    file: &PackFile,
+    algorithm: Option<Algorithm>,
+) -> Option<Reading> {
+    let path = file.path.strip_prefix(b"/").unwrap_or(&file.path);
+    let task = Task {
+        path: RelativePath::new(path),
+        attributes: file.attributes,
+    };
+    let mut algorithms = vec![algorithm.unwrap_or(Algorithm::Sha1)];
+    algorithms.extend(file.other);
+    reader.read(&task, &algorithms).ok()
+}
+
+/// An original coordinator is told of what could be read, and nothing else.
+fn add(done: &mut BackPack, file: &PackFile, reading: Reading) {
+    match (file.key, reading) {
+        (Some(key), reading) => done.results.push((key, reading)),
+        (None, Reading::Read { digests, .. }) => {
+            let sum = digests.first().map(|it| it.as_bytes().to_vec());
+            done.files.extend(sum.map(|sum| (file.id, sum)));
+        }
+        (None, Reading::Moving { why } | Reading::Failed { why }) => {
+            let path = RelativePath::new(file.path.as_slice());
+            warn!(%path, why, "a file of another coordinator could not be read");
+        }
+    }
+}

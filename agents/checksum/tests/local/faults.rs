@@ -1,0 +1,178 @@
+//! What goes wrong: nothing that was verified is lost, and nothing unverified is called verified.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use crate::tree::{Tree, is_root, said};
+
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_killed_run_is_resumed_and_reads_nothing_twice_that_was_stored() {
+    let tree = Tree::with(300);
+    let mut child = tree.slow(&[]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let refused = tree.run(&[]);
+    assert_eq!(refused.code, 3);
+    assert!(refused.complaint.contains("--resume"), "{refused:?}");
+    let resumed = tree.run(&["--resume"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    assert_eq!(resumed.counts(), [("total", 300), ("new", 300)]);
+    assert_eq!(resumed.run()["id"], 1);
+}
+
+#[test]
+fn an_aborted_run_makes_no_false_alarm_later() {
+    let tree = Tree::with(300);
+    tree.run(&[]);
+    for n in 0..300 {
+        tree.write(&format!("folder{}/file{n}", n / 10), "edited");
+    }
+    let mut child = tree.slow(&[]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(tree.about(&["abort"]).status.success());
+    assert!(
+        tree.about(&["abort"]).status.success(),
+        "a second time changes nothing"
+    );
+    let next = tree.run(&["--mode", "incremental"]);
+    assert_eq!(
+        (next.code, next.run()["corrupt"].as_i64()),
+        (0, Some(0)),
+        "{next:?}"
+    );
+    let read =
+        next.run()["changed"].as_i64().unwrap() + next.run()["not_selected"].as_i64().unwrap();
+    assert_eq!(read, 300);
+}
+
+#[test]
+fn a_signal_ends_a_run_soon_and_in_order() {
+    let tree = Tree::with(300);
+    let child = tree.slow(&[]);
+    let killed = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(killed.unwrap().success());
+    let ended = said(&child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 3);
+    assert!(
+        ended.complaint.contains("--resume goes on with run 1"),
+        "{ended:?}"
+    );
+    assert_eq!(tree.run(&["--resume"]).code, 0);
+}
+
+#[test]
+fn a_second_process_is_refused_at_once() {
+    let tree = Tree::with(300);
+    let mut child = tree.slow(&[]);
+    let second = tree.run(&["--resume"]);
+    assert_eq!(second.code, 3);
+    assert!(
+        second.complaint.contains("another process writes to"),
+        "{second:?}"
+    );
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_may_not_be_read_is_told_and_not_forgotten() {
+    if !is_root() {
+        return; // nobody can be denied what is his
+    }
+    let tree = Tree::with(30);
+    let program = tree.open_to_all();
+    let run = || {
+        let mut command = Command::new(&program);
+        command
+            .arg("local")
+            .arg(tree.root())
+            .arg("--store")
+            .arg(tree.store());
+        said(
+            &command
+                .args(["--output", "json"])
+                .uid(NOBODY)
+                .gid(NOBODY)
+                .output()
+                .unwrap(),
+        )
+    };
+    let first = run();
+    assert_eq!(first.counts(), [("total", 30), ("new", 30)], "{first:?}");
+    let forbid = |path: &str| {
+        fs::set_permissions(tree.path(path), fs::Permissions::from_mode(0o000)).unwrap();
+    };
+    forbid("folder0/file1");
+    let second = run();
+    assert_eq!(second.code, 2);
+    assert_eq!(
+        second.counts(),
+        [("total", 30), ("verified", 29), ("unreadable", 1)]
+    );
+    let problem = second.of_kind("problem")[0];
+    assert_eq!(problem["path"], "folder0/file1");
+    assert!(
+        problem["why"]
+            .as_str()
+            .unwrap()
+            .contains("Permission denied"),
+        "{problem}"
+    );
+
+    forbid("folder1");
+    let third = run();
+    assert_eq!(third.code, 2);
+    assert_eq!(third.run()["complete"], false);
+    assert_eq!(
+        third.counts(),
+        [("total", 30), ("verified", 19), ("unreadable", 11)]
+    );
+    fs::set_permissions(tree.path("folder1"), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(
+        run().counts(),
+        [("total", 30), ("verified", 29), ("unreadable", 1)]
+    );
+}
+
+#[test]
+fn a_full_disk_ends_the_run_in_words_and_loses_nothing() {
+    if !is_root() {
+        return; // only root can mount
+    }
+    let tree = Tree::with(3000);
+    let disk = tree.folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let program = env!("CARGO_BIN_EXE_orrery-checksum");
+    let script = format!(
+        "mount -t tmpfs -o size=400k small {disk}
+         run() {{ {program} local {root} --store {disk}/store --quiet \"$@\"; }}
+         run; echo \"first $?\"
+         mount -o remount,size=64m {disk}
+         run --resume || {{ run; }}; echo \"then $?\"",
+        disk = disk.display(),
+        root = tree.root().display(),
+    );
+    let output = Command::new("unshare")
+        .args(["--mount", "bash", "-c", &script])
+        .output()
+        .unwrap();
+    let (out, complaint) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(out.contains("first 3"), "{out}{complaint}");
+    assert!(
+        complaint.contains("full") || complaint.contains("No space left"),
+        "{complaint}"
+    );
+    assert!(
+        out.contains("3000 files: 0 verified, 3000 new"),
+        "{out}{complaint}"
+    );
+    assert!(out.contains("then 0"), "{out}{complaint}");
+}

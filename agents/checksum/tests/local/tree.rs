@@ -1,0 +1,225 @@
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what a fixture cannot do fails the test"
+)]
+//! A tree of files, a store beside it, and the program as users run it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Everything here takes milliseconds; two cores may be busy with other things.
+const PATIENCE: Duration = Duration::from_secs(50);
+
+pub(crate) struct Tree {
+    pub(crate) folder: TempDir,
+}
+
+/// What the program said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) code: i32,
+    /// One JSON object per line.
+    pub(crate) lines: Vec<Value>,
+    pub(crate) complaint: String,
+}
+
+impl Tree {
+    /// With so many files of a few bytes, in folders of ten.
+    pub(crate) fn with(files: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Self { folder };
+        fs::create_dir(tree.root()).unwrap();
+        for n in 0..files {
+            tree.write(
+                &format!("folder{}/file{n}", n / 10),
+                &format!("content of {n}"),
+            );
+        }
+        tree
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    pub(crate) fn store(&self) -> PathBuf {
+        self.folder.path().join("store.sqlite")
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.root().join(file)
+    }
+
+    /// Writes a file as a user does: with a new modification time, even within one tick of the clock.
+    pub(crate) fn write(&self, file: &str, content: &str) {
+        let path = self.path(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let before = fs::metadata(&path).and_then(|it| it.modified());
+        fs::write(&path, content).unwrap();
+        if let Ok(before) = before {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_modified(before + Duration::from_secs(1)).unwrap();
+        }
+    }
+
+    /// Flips a bit as a medium does: the modification time stays.
+    pub(crate) fn rot(&self, file: &str) {
+        let path = self.path(file);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 0).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], 0).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+
+    /// Lets everybody in, for runs as another user; gives the program's copy that user may start.
+    pub(crate) fn open_to_all(&self) -> PathBuf {
+        let program = self.folder.path().join("program");
+        fs::copy(env!("CARGO_BIN_EXE_orrery-checksum"), &program).unwrap();
+        for path in [self.folder.path(), &program] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        program
+    }
+
+    /// `local` over the tree.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
+        command
+            .arg("local")
+            .arg(self.root())
+            .arg("--store")
+            .arg(self.store());
+        command.args(["--output", "json"]).args(args);
+        command
+    }
+
+    pub(crate) fn run(&self, args: &[&str]) -> Said {
+        said(&self.command(args).output().unwrap())
+    }
+
+    /// Another subcommand about the store.
+    pub(crate) fn about(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
+        let (task, rest) = args.split_first().unwrap();
+        command
+            .arg(task)
+            .arg("--store")
+            .arg(self.store())
+            .args(rest);
+        command.output().unwrap()
+    }
+
+    /// Starts a run that takes long, and waits until it has read something.
+    pub(crate) fn slow(&self, args: &[&str]) -> Child {
+        let mut command = self.command(args);
+        command.args(["--max-throughput", "1Ki", "--readers", "1"]);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        self.await_state(&mut child, "workqueue");
+        child
+    }
+
+    fn await_state(&self, child: &mut Child, state: &str) {
+        let began = Instant::now();
+        while !self.states().contains(&state.to_owned()) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.states());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn states(&self) -> Vec<String> {
+        let report = self.about(&["report", "--format", "json"]);
+        let lines = parsed(&report.stdout);
+        let states = lines.iter().filter_map(|line| line["state"].as_str());
+        states.map(ToOwned::to_owned).collect()
+    }
+}
+
+impl Said {
+    /// The run, and that its counts add up.
+    pub(crate) fn run(&self) -> &Value {
+        let run = self.lines.iter().find(|line| line["kind"] == "run");
+        let run = run.unwrap_or_else(|| panic!("no run: {self:?}"));
+        let sum: i64 = [
+            "verified",
+            "new",
+            "changed",
+            "corrupt",
+            "unreadable",
+            "skipped",
+            "not_selected",
+            "remaining",
+        ]
+        .iter()
+        .map(|name| run[*name].as_i64().unwrap())
+        .sum();
+        assert_eq!(run["total"], sum, "{run}");
+        run
+    }
+
+    /// The counts that are not zero.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, i64)> {
+        let run = self.run();
+        let names = [
+            "total",
+            "verified",
+            "new",
+            "changed",
+            "corrupt",
+            "unreadable",
+            "skipped",
+            "not_selected",
+            "remaining",
+            "deleted",
+        ];
+        let counts = names.map(|name| (name, run[name].as_i64().unwrap()));
+        counts
+            .into_iter()
+            .filter(|(_, count)| *count != 0)
+            .collect()
+    }
+
+    pub(crate) fn of_kind(&self, kind: &str) -> Vec<&Value> {
+        self.lines
+            .iter()
+            .filter(|line| line["kind"] == kind)
+            .collect()
+    }
+}
+
+pub(crate) fn said(output: &Output) -> Said {
+    Said {
+        code: output.status.code().unwrap_or(-1),
+        lines: parsed(&output.stdout),
+        complaint: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+pub(crate) fn parsed(output: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(output).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|it| std::os::unix::fs::MetadataExt::uid(&it) == 0)
+}
+
+pub(crate) fn remove(path: &Path) {
+    fs::remove_file(path).unwrap();
+}

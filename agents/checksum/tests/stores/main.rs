@@ -1,0 +1,344 @@
+//! One suite for both kinds of stores: what a run finds, forgets and keeps must not depend on where it is kept.
+#![expect(clippy::disallowed_methods, reason = "tests begin at some instant")]
+
+mod place;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::Result;
+use checksum::algorithm::Algorithm;
+use checksum::engine::{self, Shared, Unresolved};
+use checksum::judge::Reading;
+use checksum::merge::Mode;
+use checksum::path::RelativePath;
+use checksum::state::State;
+use checksum::store::{Error, Store, View, WarningState};
+use jiff::Timestamp;
+
+use place::{Place, what};
+
+async fn everywhere<F>(claim: impl Fn(Place) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    claim(Place::sqlite()?).await?;
+    claim(Place::mariadb().await?).await
+}
+
+#[tokio::test]
+async fn runs_find_exactly_what_changed_was_damaged_or_is_gone() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(200)?;
+        let first = place.run(Mode::Full).await?;
+        assert_eq!((first.counts.total, first.counts.new), (200, 200));
+        let second = place.run(Mode::Incremental).await?;
+        assert_eq!(
+            (second.counts.not_selected(), second.counts.bytes_read),
+            (200, 0)
+        );
+
+        place.rot("folder1/file11")?;
+        place.rot("folder2/file22")?;
+        place.edit("folder3/file33")?;
+        fs::remove_file(place.root().join("folder4/file44"))?;
+        fs::write(place.root().join("new"), "new")?;
+        let third = place.run(Mode::Full).await?;
+        let counts = third.counts;
+        assert_eq!((counts.total, counts.verified, counts.new), (200, 196, 1));
+        assert_eq!((counts.changed, counts.corrupt, counts.deleted), (1, 2, 1));
+        let view = View::open(&place.location).await?;
+        let warnings = view.warnings(false, 10).await?;
+        let paths: Vec<String> = warnings.iter().map(|it| it.path.to_string()).collect();
+        assert_eq!(paths, ["folder1/file11", "folder2/file22"]);
+        assert_eq!((warnings[0].discovered, warnings[0].last_read), (3, 1));
+
+        place.rot("folder1/file11")?; // the same bit
+        let store = Store::open(&place.location, 2).await?;
+        assert!(store.accept(&RelativePath::new(*b"folder2/file22")).await?);
+        drop(store);
+        let fourth = place.run(Mode::Full).await?;
+        assert_eq!((fourth.counts.verified, fourth.counts.corrupt), (200, 0));
+        let states: Vec<_> = view
+            .warnings(true, 10)
+            .await?
+            .iter()
+            .map(|it| it.state)
+            .collect();
+        assert_eq!(states, [WarningState::Restored, WarningState::Accepted]);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn names_of_any_bytes_come_back_as_they_were() -> Result<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+    everywhere(async |place: Place| {
+        let names: [&[u8]; 4] = [
+            b"\xff\xfe",
+            b"new\nline",
+            b"'; DROP TABLE orrery_files; --",
+            "ä€𝄞".as_bytes(),
+        ];
+        for name in names {
+            fs::write(place.root().join(std::ffi::OsStr::from_bytes(name)), "x")?;
+        }
+        place.run(Mode::Full).await?;
+        let view = View::open(&place.location).await?;
+        let mut found: Vec<Vec<u8>> = view
+            .checksums(None, 10)
+            .await?
+            .iter()
+            .map(|it| it.path.as_bytes().to_vec())
+            .collect();
+        found.sort();
+        let mut names: Vec<Vec<u8>> = names.iter().map(|it| it.to_vec()).collect();
+        names.sort();
+        assert_eq!(found, names);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_same_reading_twice_counts_once_also_at_the_same_time() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(50)?;
+        let store = Store::open(&place.location, 4).await?;
+        let run = place.until_reading(&store).await?;
+        let (pending, _) = store.view().pending(&run, None, 100).await?;
+        let results: Vec<_> = pending
+            .iter()
+            .map(|file| {
+                let digests = vec![Algorithm::Blake3.digest(file.task.path.as_bytes())];
+                (file.key, Reading::Read { digests, bytes: 1 })
+            })
+            .collect();
+        let now = Timestamp::now();
+        let writing = (0..4).map(|_| store.write_back(&run, &results, now));
+        for written in futures::future::join_all(writing).await {
+            written?;
+        }
+        let run = store.view().run(run.id).await?;
+        assert_eq!((run.counts.new, run.counts.remaining()), (50, 0));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_second_writer_is_refused_and_one_that_was_taken_for_dead_writes_nothing() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(10)?;
+        let store = Store::open(&place.location, 2).await?;
+        let refused = Store::open(&place.location, 2).await;
+        assert!(matches!(refused, Err(Error::InUse(_))), "{refused:?}");
+        let run = place.until_reading(&store).await?;
+
+        place.free_lock().await?;
+        let later = Store::open(&place.location, 2).await?;
+        let fenced = store.write_back(&run, &[], Timestamp::now()).await;
+        assert!(matches!(fenced, Err(Error::Fenced)), "{fenced:?}");
+        let kept = store.keep().await;
+        assert!(
+            place.is_sqlite() || matches!(kept, Err(Error::InUse(_))),
+            "{kept:?}"
+        );
+        later.write_back(&run, &[], Timestamp::now()).await?;
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_unresolved_run_is_refused_resumed_or_aborted() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(10)?;
+        let store = Store::open(&place.location, 2).await?;
+        place.until_reading(&store).await?;
+        let refused = store.begin_run(&what(Mode::Full), Timestamp::now()).await;
+        assert!(
+            matches!(refused, Err(Error::Unresolved { id: 1, .. })),
+            "{refused:?}"
+        );
+        let resumed = engine::begin(&store, &what(Mode::Full), Unresolved::Resume).await?;
+        assert_eq!((resumed.id, resumed.state), (1, State::WorkQueue));
+        let next = engine::begin(&store, &what(Mode::Full), Unresolved::Abort).await?;
+        assert_eq!((next.id, next.state), (2, State::Initialised));
+        let runs = store.view().runs(10).await?;
+        assert_eq!(runs[1].state, State::Aborted);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn parts_of_a_snapshot_that_were_compared_are_not_compared_again() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(300)?;
+        let store = Store::open(&place.location, 2).await?;
+        let mut new = what(Mode::Full);
+        new.snapshot = Some("snapshot-1".into());
+        let run = store.begin_run(&new, Timestamp::now()).await?;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        let mut job = place.job();
+        job.stop_after_sync = true;
+        // A guard of nothing makes the sync fail after the first pass.
+        engine::run(&job, &store, run, &shared).await?;
+        for folder in ["folder0", "folder1"] {
+            fs::remove_dir_all(place.root().join(folder))?;
+        }
+        job.deletion_guard = 0;
+        let run = store.begin_run(&new, Timestamp::now()).await?;
+        let id = run.id;
+        let guarded = engine::run(&job, &store, run, &shared).await;
+        assert!(
+            matches!(
+                guarded,
+                Err(engine::Error::Guard {
+                    missing: 20,
+                    known: 300,
+                    ..
+                })
+            ),
+            "{guarded:?}"
+        );
+        assert_eq!(store.view().parts(id).await?.len(), 256);
+        job.deletion_guard = 10;
+        let run = store.view().run(id).await?;
+        let ended = engine::run(&job, &store, run, &shared).await?;
+        assert_eq!(
+            (ended.run.counts.total, ended.run.counts.deleted),
+            (280, 20)
+        );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn file_systems_in_one_store_know_nothing_of_each_other() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(20)?;
+        place.run(Mode::Full).await?;
+        let other = place.named("other");
+        let mut run = other.run(Mode::Full).await?;
+        assert_eq!((run.id, run.counts.new), (1, 20));
+        place.rot("folder1/file11")?;
+        run = place.run(Mode::Full).await?;
+        assert_eq!(run.counts.corrupt, 1);
+        assert_eq!(View::open(&other.location).await?.open_warnings().await?, 0);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_server_that_is_away_are_told_apart() -> Result<()> {
+    use checksum::store::Trouble;
+    let place = Place::mariadb().await?;
+    let wrong = place.with_password("wrong");
+    let refused = Store::open(&wrong, 1).await.err().map(|it| it.trouble());
+    assert_eq!(refused, Some(Trouble::Refused));
+    let away = place.elsewhere();
+    let unreachable = Store::open(&away, 1).await.err().map(|it| it.trouble());
+    assert_eq!(unreachable, Some(Trouble::Unreachable));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_is_restarted_in_the_middle_costs_nothing_that_was_stored() -> Result<()> {
+    let server = testbed::mariadb::start().await?;
+    let place = Place::on(&server, "testbed")?;
+    place.files(400)?;
+    let store = Store::open(&place.location, 2).await?;
+    let run = store.begin_run(&what(Mode::Full), Timestamp::now()).await?;
+    let id = run.id;
+    let shared = Arc::new(Shared::new(Some(4000), Instant::now()));
+    let job = place.job();
+    let running = engine::run(&job, &store, run, &shared);
+    let breaking = async {
+        while shared.run().is_none_or(|run| run.counts.new < 50) {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        server.server().kill().await?;
+        server.server().start().await
+    };
+    let (broken, restarted) = tokio::join!(running, breaking);
+    restarted?;
+    let broken = broken.expect_err("it was cut off");
+    let engine::Error::Store(error) = &broken else {
+        panic!("{broken:?}");
+    };
+    assert_eq!(
+        error.trouble(),
+        checksum::store::Trouble::Unreachable,
+        "{error:?}"
+    );
+    store.keep().await?;
+    let run = store.view().run(id).await?;
+    let stored = run.counts.new;
+    assert!(stored >= 50, "{stored}");
+    shared.own_limit.set(None, Instant::now());
+    let before = shared.bytes.load(Ordering::Relaxed);
+    let ended = engine::run(&job, &store, run, &shared).await?;
+    assert_eq!(
+        (ended.run.counts.new, ended.run.counts.remaining()),
+        (400, 0)
+    );
+    let read = shared.bytes.load(Ordering::Relaxed) - before;
+    assert!(read < place.size()?, "{read}");
+    server.shutdown().await
+}
+
+#[tokio::test]
+async fn what_lsdf_checksum_has_kept_is_taken_over_whole() -> Result<()> {
+    use sha1::Digest as _;
+    let theirs = Place::mariadb().await?;
+    theirs.files(100)?;
+    place::lsdf::create(&theirs).await?;
+    let sum = |content: &[u8]| sha1::Sha1::digest(content).to_vec();
+    for n in 0..100 {
+        let (path, content) = (
+            format!("folder{}/file{n}", n / 10),
+            format!("content of {n}"),
+        );
+        // One was damaged, and theirs overwrote the good checksum with the bad one.
+        let stored = if n == 42 {
+            sum(b"damaged")
+        } else {
+            sum(content.as_bytes())
+        };
+        place::lsdf::file(&theirs, &path, &stored, if n == 42 { 2 } else { 1 }).await?;
+    }
+    place::lsdf::warning(
+        &theirs,
+        "folder4/file42",
+        &sum(b"content of 42"),
+        &sum(b"damaged"),
+    )
+    .await?;
+
+    for place in [Place::sqlite()?, Place::mariadb().await?] {
+        let store = Store::open(&place.location, 1).await?;
+        let taken = checksum::store::take_over(&store, theirs.mysql()?, "").await?;
+        assert_eq!((taken.files, taken.runs, taken.warnings), (100, 2, 1));
+        let again = checksum::store::take_over(&store, theirs.mysql()?, "").await;
+        assert!(again.is_err(), "it would be taken over twice");
+        assert_eq!(store.view().open_warnings().await?, 1);
+        drop(store);
+        let incremental = theirs.run_into(&place.location, Mode::Incremental).await?;
+        assert_eq!(
+            (incremental.id, incremental.counts.not_selected()),
+            (3, 100)
+        );
+        let full = theirs.run_into(&place.location, Mode::Full).await?;
+        assert_eq!((full.counts.verified, full.counts.corrupt), (100, 0));
+        // The file holds the good content: it was restored since.
+        assert_eq!(View::open(&place.location).await?.open_warnings().await?, 0);
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! A tree of files, and a store for it of either kind.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use checksum::algorithm::Algorithm;
+use checksum::engine::{self, Job, Lister, Shared};
+use checksum::list::exclude::Excludes;
+use checksum::merge::Mode;
+use checksum::pack::Sizes;
+use checksum::read::Medium;
+use checksum::state::State;
+use checksum::store::{Location, Mysql, NewRun, Password, Run, Store};
+use jiff::Timestamp;
+use sqlx::{ConnectOptions as _, Executor as _};
+use tempfile::TempDir;
+
+pub(crate) mod lsdf;
+
+#[derive(Clone)]
+pub(crate) struct Place {
+    folder: Arc<TempDir>,
+    pub(crate) location: Location,
+}
+
+pub(crate) fn what(mode: Mode) -> NewRun {
+    NewRun {
+        owner: None,
+        snapshot: None,
+        mode,
+        algorithm: Algorithm::Blake3,
+    }
+}
+
+impl Place {
+    pub(crate) fn sqlite() -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        fs::create_dir(folder.path().join("root"))?;
+        let location = Location::file(folder.path().join("store.sqlite"));
+        Ok(Self {
+            folder: Arc::new(folder),
+            location,
+        })
+    }
+
+    /// A database of its own on the server that all tests share.
+    pub(crate) async fn mariadb() -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let server = testbed::mariadb().await?;
+        let database = format!(
+            "sums_{}_{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let options: sqlx::mysql::MySqlConnectOptions = server.url().parse()?;
+        let mut link = options.connect().await?;
+        let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE {database}"));
+        link.execute(sqlx::raw_sql(create)).await?;
+        Self::on(&server, &database)
+    }
+
+    pub(crate) fn on(server: &testbed::mariadb::Access, database: &str) -> Result<Self> {
+        let SocketAddr::V4(address) = server.address() else {
+            anyhow::bail!("an address of another kind");
+        };
+        let mut place = Self::sqlite()?;
+        place.location = Location::Mysql {
+            server: Mysql {
+                host: address.ip().to_string(),
+                port: address.port(),
+                database: database.into(),
+                username: "testbed".into(),
+                password: Password("testbed".into()),
+                tls: None,
+            },
+            file_system: "home".into(),
+        };
+        Ok(place)
+    }
+
+    fn changed(&self, change: impl FnOnce(&mut Mysql)) -> Location {
+        let mut location = self.location.clone();
+        if let Location::Mysql { server, .. } = &mut location {
+            change(server);
+        }
+        location
+    }
+
+    pub(crate) fn with_password(&self, password: &str) -> Location {
+        self.changed(|server| server.password = Password(password.into()))
+    }
+
+    /// Where nobody listens.
+    pub(crate) fn elsewhere(&self) -> Location {
+        self.changed(|server| server.port = 1)
+    }
+
+    /// The same files under another name in the same store.
+    pub(crate) fn named(&self, name: &str) -> Self {
+        let mut place = self.clone();
+        let (Location::Sqlite { file_system, .. } | Location::Mysql { file_system, .. }) =
+            &mut place.location;
+        *file_system = name.into();
+        place
+    }
+
+    pub(crate) fn is_sqlite(&self) -> bool {
+        matches!(self.location, Location::Sqlite { .. })
+    }
+
+    /// Frees the lock of whoever holds it, who does not notice.
+    pub(crate) async fn free_lock(&self) -> Result<()> {
+        match &self.location {
+            Location::Sqlite { path, .. } => {
+                let mut lock = path.clone().into_os_string();
+                lock.push(".lock");
+                Ok(fs::remove_file(lock)?)
+            }
+            Location::Mysql { server, .. } => {
+                let url = format!(
+                    "mysql://testbed:testbed@{}:{}/{}",
+                    server.host, server.port, server.database
+                );
+                let options: sqlx::mysql::MySqlConnectOptions = url.parse()?;
+                let mut link = options.connect().await?;
+                let select = "SELECT id FROM information_schema.processlist WHERE db = ? AND id <> CONNECTION_ID()";
+                let others: Vec<(i64,)> = sqlx::query_as(select)
+                    .bind(&server.database)
+                    .fetch_all(&mut link)
+                    .await?;
+                for (id,) in others {
+                    let kill = sqlx::AssertSqlSafe(format!("KILL {id}"));
+                    link.execute(sqlx::raw_sql(kill)).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("root")
+    }
+
+    pub(crate) fn files(&self, number: usize) -> Result<()> {
+        for n in 0..number {
+            let path = self.root().join(format!("folder{}/file{n}", n / 10));
+            fs::create_dir_all(path.parent().context("a folder")?)?;
+            fs::write(path, format!("content of {n}"))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn size(&self) -> Result<u64> {
+        let mut size = 0;
+        for folder in fs::read_dir(self.root())? {
+            for file in fs::read_dir(folder?.path())? {
+                size += file?.metadata()?.len();
+            }
+        }
+        Ok(size)
+    }
+
+    /// Flips a bit as a medium does: the modification time stays.
+    pub(crate) fn rot(&self, file: &str) -> Result<()> {
+        let path = self.root().join(file);
+        let modified = fs::metadata(&path)?.modified()?;
+        let file = File::options().read(true).write(true).open(path)?;
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 0)?;
+        file.write_all_at(&[byte[0] ^ 1], 0)?;
+        Ok(file.set_modified(modified)?)
+    }
+
+    pub(crate) fn edit(&self, file: &str) -> Result<()> {
+        let path = self.root().join(file);
+        let modified = fs::metadata(&path)?.modified()?;
+        fs::write(&path, "edited")?;
+        let file = File::options().write(true).open(path)?;
+        Ok(file.set_modified(modified + Duration::from_secs(1))?)
+    }
+
+    pub(crate) fn job(&self) -> Job {
+        Job {
+            root: self.root(),
+            lister: Lister::Walk,
+            excludes: Excludes::default(),
+            spill: self.folder.path().join("listing"),
+            deletion_guard: 10,
+            readers: Some(2),
+            queue: None,
+            medium: Medium::Cache,
+            packs: Sizes {
+                bytes: 1 << 20,
+                files: 7,
+            },
+            sync_concurrency: 3,
+            batch: 20,
+            stop_after_sync: false,
+        }
+    }
+
+    pub(crate) fn mysql(&self) -> Result<&Mysql> {
+        match &self.location {
+            Location::Mysql { server, .. } => Ok(server),
+            Location::Sqlite { .. } => anyhow::bail!("not a server"),
+        }
+    }
+
+    pub(crate) async fn run(&self, mode: Mode) -> Result<Run> {
+        self.run_into(&self.location, mode).await
+    }
+
+    pub(crate) async fn run_into(&self, location: &Location, mode: Mode) -> Result<Run> {
+        let store = Store::open(location, 3).await?;
+        let run = store.begin_run(&what(mode), Timestamp::now()).await?;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        Ok(engine::run(&self.job(), &store, run, &shared).await?.run)
+    }
+
+    /// A run that has listed all files and read none.
+    pub(crate) async fn until_reading(&self, store: &Store) -> Result<Run> {
+        let run = store.begin_run(&what(Mode::Full), Timestamp::now()).await?;
+        let id = run.id;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        shared.pause.store(true, Ordering::Relaxed);
+        let job = self.job();
+        let running = engine::run(&job, store, run, &shared);
+        let watching = async {
+            while shared.run().is_none_or(|run| run.state != State::WorkQueue) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            shared.stop.store(true, Ordering::Relaxed);
+        };
+        let (stopped, ()) = tokio::join!(running, watching);
+        anyhow::ensure!(
+            matches!(stopped, Err(engine::Error::Stopped { .. })),
+            "{stopped:?}"
+        );
+        Ok(store.view().run(id).await?)
+    }
+}
