@@ -6,8 +6,9 @@ WORKDIR /orrery
 COPY . .
 # Where crates were is no part of the programs.
 RUN export RUSTFLAGS="--remap-path-prefix=$CARGO_HOME=/cargo" target="$(uname -m)-unknown-linux-musl" && \
+    cargo build --locked --release --target "$target" \
+      $(while read -r package binary; do echo "--package $package --bin $binary"; done < e2e/image/binaries) && \
     while read -r package binary; do \
-      cargo build --locked --release --target "$target" --package "$package" --bin "$binary" && \
       install -D -m 755 "target/$target/release/$binary" "/image/usr/bin/$binary" || exit 1; \
     done < e2e/image/binaries && \
     cp -r e2e/image/files/. /image/

@@ -35,12 +35,14 @@ fi
 # Where the sources were is no part of the programs.
 export "CC_$variable=$compiler"
 export "CARGO_TARGET_${variable^^}_RUSTFLAGS=--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/orrery"
-programs=() binaries=()
+# In one go, so that what they share is built once.
+programs=() binaries=() build=()
 while read -r package binary; do
-  cargo build --quiet --locked --release --target "$target" --package "$package" --bin "$binary"
+  build+=(--package "$package" --bin "$binary")
   programs+=("${CARGO_TARGET_DIR:-target}/$target/release/$binary")
   binaries+=("$binary")
 done <e2e/image/binaries
+cargo build --quiet --locked --release --target "$target" "${build[@]}"
 
 revision=$(git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null || true)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}

@@ -116,6 +116,8 @@ Orrery runs in the namespace $namespace. Go on with:
 END
 [ "${1:-}" = --stay ] || exit 0
 
+# A run takes a while: what becomes of it is among the changes below.
+kubectl apply --filename config/samples/checksumrun.yaml >&2
 for engine in "${@:2}"; do
   "e2e/engines/$engine.sh" install
 done

@@ -2,6 +2,7 @@
 //! In: names of parents and slots. Out: names of children. Pure.
 
 use jiff::{Timestamp, tz::Offset};
+use sha2::{Digest, Sha256};
 
 /// The API group of every kind.
 pub const GROUP: &str = "orrery.dev";
@@ -20,6 +21,14 @@ pub const RUN_TOKEN_ANNOTATION: &str = "orrery.dev/run-token";
 pub const SCHEDULE_LABEL: &str = "orrery.dev/checksum-schedule";
 /// On a pod: the agent it carries.
 pub const AGENT_LABEL: &str = "orrery.dev/agent";
+/// On everything that is made for a ChecksumRun: its name.
+pub const CHECKSUM_RUN_LABEL: &str = "orrery.dev/checksum-run";
+/// On a pod: the UID of the resource that its agent works for.
+pub const OWNER_LABEL: &str = "orrery.dev/owner-uid";
+/// On a claim that holds the memory of runs and outlives them: what is in it.
+pub const STORE_LABEL: &str = "orrery.dev/store";
+/// On a workload: the digest of its pods as they were asked for, which tells whether another release asked for them.
+pub const TEMPLATE_ANNOTATION: &str = "orrery.dev/template";
 /// The conventional label that names the tool which made an object.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY_LABEL`] on everything the operator makes.
@@ -28,6 +37,24 @@ pub const MANAGED_BY: &str = "orrery";
 /// The field manager of the ChecksumSchedule controller.
 pub const CHECKSUM_SCHEDULE_MANAGER: &str = "orrery.dev/checksum-schedule";
 
+/// The field manager of the ChecksumRun controller.
+pub const CHECKSUM_RUN_MANAGER: &str = "orrery.dev/checksum-run";
+/// The field manager of certificates.
+pub const PKI_MANAGER: &str = "orrery.dev/pki";
+
+/// The value of [`AGENT_LABEL`] on the pod that leads a run.
+pub const CHECKSUM_COORDINATOR: &str = "checksum-coordinator";
+/// The value of [`AGENT_LABEL`] on the pods that read for it.
+pub const CHECKSUM_WORKER: &str = "checksum-worker";
+/// The container of either.
+pub const CHECKSUM_CONTAINER: &str = "checksum";
+
+/// The Secret with the authority that signs all certificates, in the operator's own namespace.
+pub const CA_SECRET: &str = "orrery-ca";
+/// The Secret with the certificate of all agents of a namespace.
+pub const AGENT_TLS_SECRET: &str = "orrery-agent-tls";
+/// The name in the certificates of agents: the operator talks to nobody else.
+pub const AGENT_TLS_NAME: &str = "agent.orrery.dev";
 /// The name in the operator's client certificate: agents take configuration from nobody else.
 pub const OPERATOR_TLS_NAME: &str = "operator.orrery.dev";
 
@@ -48,9 +75,74 @@ pub fn token_run(schedule: &str, digest: &str) -> String {
     format!("{schedule}-r{digest}")
 }
 
+/// The longest name of a child: it is used as a label.
+pub const CHILD_NAME_LIMIT: usize = 63;
+
+/// The ConfigMap, the Secret and the Job of a run.
+pub fn checksum(run: &str) -> String {
+    child(run, "-checksum")
+}
+
+/// The Deployment of a run's workers.
+pub fn checksum_workers(run: &str) -> String {
+    child(run, "-checksum-worker")
+}
+
+/// The snapshot that is made for a run, and the claim that is made from it.
+pub fn checksum_snapshot(run: &str) -> String {
+    child(run, "-snapshot")
+}
+
+/// The claim with the checksums of a schedule's runs, or of a run that has none.
+pub fn checksum_store(schedule_or_run: &str) -> String {
+    format!("{schedule_or_run}-store")
+}
+
+/// The parent's name and what the child is. One that would be too long is cut, and ends in a digest that keeps
+/// it apart from others that begin alike.
+fn child(parent: &str, what: &str) -> String {
+    if parent.len() + what.len() <= CHILD_NAME_LIMIT {
+        return format!("{parent}{what}");
+    }
+    let digest = digest(parent.as_bytes(), 4);
+    let room = CHILD_NAME_LIMIT - what.len() - digest.len() - 1;
+    let cut = parent[..parent.floor_char_boundary(room)].trim_end_matches(['-', '.']);
+    format!("{cut}-{digest}{what}")
+}
+
+/// The first bytes of a digest of `content`, in hex: the same for the same content, in every release.
+pub fn digest(content: &[u8], bytes: usize) -> String {
+    let digest = Sha256::digest(content);
+    digest.iter().take(bytes).fold(String::new(), |hex, byte| {
+        let digit = |half: u8| char::from_digit(half.into(), 16).unwrap_or('0');
+        hex + &String::from_iter([digit(byte >> 4), digit(byte & 15)])
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn children_are_named_after_their_run() {
+        assert_eq!(checksum("home"), "home-checksum");
+        assert_eq!(checksum_workers("home"), "home-checksum-worker");
+        assert_eq!(checksum_store("nightly"), "nightly-store");
+    }
+
+    #[test]
+    fn a_long_name_is_shortened_and_stays_apart_from_others() {
+        for length in [40, 54, 55, 63, 253] {
+            let name = format!("{}.{}", "a".repeat(length - 9), "b-c-d-e-");
+            let (one, other) = (format!("{name}1"), format!("{name}2"));
+            for child in [checksum, checksum_workers, checksum_snapshot] {
+                let (one, other) = (child(&one), child(&other));
+                assert!(one.len() <= CHILD_NAME_LIMIT, "{one}");
+                assert_ne!(one, other);
+                assert!(!one.contains(".-") && !one.contains("--"), "{one}");
+            }
+        }
+    }
 
     #[test]
     fn the_slot_is_readable_in_the_name_of_its_run() {

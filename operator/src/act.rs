@@ -9,7 +9,7 @@ use std::{fmt::Debug, time::Duration};
 
 use kube::{
     Api, Client, Resource, ResourceExt,
-    api::{DeleteParams, PostParams, Preconditions},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::NamespaceResourceScope,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -113,6 +113,20 @@ impl Writer {
         }
     }
 
+    /// Creates an object unless one of that name is there, which is then as good, whoever made it.
+    pub async fn provide<K: Kind>(&self, manager: &str, object: &K) -> Result<(), Error> {
+        let api = self.api::<K>(object);
+        let what = format!("create {} {}", K::kind(&()), Key::of(object));
+        let params = PostParams {
+            field_manager: Some(manager.into()),
+            ..PostParams::default()
+        };
+        match self.send(what, api.create(&params, object)).await {
+            Err(Error::Request { source, .. }) if source.is_name_taken() => Ok(()),
+            result => result.map(|_| ()),
+        }
+    }
+
     /// The name is taken: by an earlier attempt of ours, or by somebody else.
     async fn adopt<K: Kind>(&self, what: String, api: &Api<K>, child: &K) -> Result<K, Error> {
         let existing = self.send(what, api.get(&child.name_any())).await?;
@@ -123,6 +137,49 @@ impl Writer {
             kind: K::kind(&()).into(),
             key: Key::of(child),
         })
+    }
+
+    /// Makes a child what it should be, by server-side apply. `known` is the UID of the one that is there; without
+    /// one the server is asked first, so that what belongs to somebody else is never taken over.
+    ///
+    /// Returns the object as it is stored.
+    pub async fn apply<K: Kind>(
+        &self,
+        manager: &str,
+        child: &K,
+        known: Option<&str>,
+    ) -> Result<K, Error> {
+        let api = self.api::<K>(child);
+        let what = format!("apply {} {}", K::kind(&()), Key::of(child));
+        let uid = match known {
+            Some(uid) => Some(uid.to_owned()),
+            None => self.existing(&what, &api, child).await?,
+        };
+        let mut child = child.clone();
+        // A UID in what is applied is a precondition: nothing is changed that came after what was decided on.
+        child.meta_mut().uid = uid;
+        let params = PatchParams::apply(manager).force();
+        let name = child.name_any();
+        self.send(what, api.patch(&name, &params, &Patch::Apply(&child)))
+            .await
+    }
+
+    /// The UID of a child that is there already and is ours.
+    async fn existing<K: Kind>(
+        &self,
+        what: &str,
+        api: &Api<K>,
+        child: &K,
+    ) -> Result<Option<String>, Error> {
+        let name = child.name_any();
+        let existing = self.send(what.to_owned(), api.get_opt(&name)).await?;
+        match existing {
+            Some(existing) if owner_uid(&existing) != owner_uid(child) => Err(Error::NameTaken {
+                kind: K::kind(&()).into(),
+                key: Key::of(child),
+            }),
+            existing => Ok(existing.and_then(|existing| existing.uid())),
+        }
     }
 
     /// Deletes exactly the object of that UID; one that is gone already is fine.

@@ -6,7 +6,10 @@ use clap::{Parser, Subcommand};
 use http::Uri;
 use runtime::{admin::AdminArgs, telemetry::TelemetryArgs};
 
-use crate::watch::{Scope, WATCH_TIMEOUT};
+use crate::{
+    checksum_run::pod::Image,
+    watch::{Scope, WATCH_TIMEOUT},
+};
 
 /// The Orrery operator: reconciles the resources of the group orrery.dev.
 #[derive(Clone, Debug, Parser)]
@@ -31,6 +34,23 @@ pub struct Args {
     /// The name of this replica, usually that of its pod.
     #[arg(long, env = "ORRERY_POD_NAME", default_value = "orrery-operator")]
     pub pod_name: String,
+
+    /// The image of agents, usually the operator's own: it holds every program.
+    #[arg(long, env = "ORRERY_AGENT_IMAGE", value_name = "IMAGE")]
+    pub agent_image: Option<String>,
+
+    /// When nodes pull that image: `Always`, `IfNotPresent` or `Never`; absent means as Kubernetes sees fit.
+    #[arg(long, env = "ORRERY_AGENT_PULL_POLICY", value_parser = ["Always", "IfNotPresent", "Never"])]
+    pub agent_pull_policy: Option<String>,
+
+    /// Secrets to pull that image with, separated by commas; they must be in the namespaces of the agents.
+    #[arg(
+        long,
+        env = "ORRERY_AGENT_PULL_SECRETS",
+        value_delimiter = ',',
+        value_name = "NAMES"
+    )]
+    pub agent_pull_secrets: Vec<String>,
 
     /// After how many seconds the server ends a watch; a dead connection is noticed a little later.
     #[arg(long, env = "ORRERY_WATCH_TIMEOUT_SECONDS", default_value_t = WATCH_TIMEOUT.as_secs(),
@@ -61,6 +81,13 @@ pub enum Task {
     },
 }
 
+/// The operator was not told which image agents run.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--agent-image or ORRERY_AGENT_IMAGE is missing: it names the image of agents, usually the operator's own"
+)]
+pub struct NoImage;
+
 impl Args {
     /// Which namespaces are watched.
     pub fn scope(&self) -> Scope {
@@ -77,6 +104,17 @@ impl Args {
         } else {
             Scope::Namespaces(namespaces)
         }
+    }
+
+    /// What agents run. An operator that cannot tell would start pods that never do.
+    pub fn image(&self) -> Result<Image, NoImage> {
+        let name = self.agent_image.clone().filter(|name| !name.is_empty());
+        let secrets = self.agent_pull_secrets.iter();
+        Ok(Image {
+            name: name.ok_or(NoImage)?,
+            pull_policy: self.agent_pull_policy.clone(),
+            pull_secrets: secrets.filter(|name| !name.is_empty()).cloned().collect(),
+        })
     }
 
     /// After what time the server ends a watch.
@@ -119,6 +157,19 @@ mod tests {
     fn a_namespace_named_twice_is_watched_once() {
         let scope = args(&["--watch-namespaces", "b,a,b"]).unwrap().scope();
         assert_eq!(scope, Scope::Namespaces(vec!["a".into(), "b".into()]));
+    }
+
+    #[test]
+    fn the_image_of_agents_has_to_be_named() {
+        assert_eq!(args(&[]).unwrap().image(), Err(NoImage));
+        assert_eq!(args(&["--agent-image="]).unwrap().image(), Err(NoImage));
+        let named = ["--agent-image=orrery:1", "--agent-pull-secrets=a,b"];
+        let image = args(&named).unwrap().image().unwrap();
+        assert_eq!(
+            (image.name.as_str(), image.pull_secrets.len()),
+            ("orrery:1", 2)
+        );
+        assert!(args(&["--agent-pull-policy=Sometimes"]).is_err());
     }
 
     #[test]

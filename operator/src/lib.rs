@@ -2,7 +2,9 @@
 //! `run` is the wiring; the decisions are in the `plan` of each kind.
 
 pub mod act;
+pub mod applied;
 pub mod args;
+pub mod checksum_run;
 pub mod checksum_schedule;
 pub mod class;
 pub mod client;
@@ -12,6 +14,7 @@ pub mod fleet;
 pub mod leader;
 pub mod metrics;
 pub mod object;
+pub mod pki;
 pub mod probe;
 pub mod queue;
 pub mod rbac;
@@ -19,6 +22,7 @@ pub mod received;
 pub mod report;
 pub mod requeue;
 mod run;
+pub mod secrets;
 pub mod watch;
 
 pub use run::run;

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Resource, ResourceExt};
+use serde::Serialize;
 
 /// Names one namespaced object of a kind that the context tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,7 +42,18 @@ pub fn reference<K: Resource<DynamicType = ()>>(object: &K) -> ObjectReference {
 
 /// The UID of the controlling owner.
 pub fn owner_uid(object: &impl Resource) -> Option<&str> {
-    let owners = object.meta().owner_references.as_ref()?;
+    owner_of(object.meta())
+}
+
+/// The UID of the controlling owner of the object with that metadata.
+pub fn owner_of(meta: &ObjectMeta) -> Option<&str> {
+    let owners = meta.owner_references.as_ref()?;
     let controller = owners.iter().find(|owner| owner.controller == Some(true))?;
     Some(&controller.uid)
+}
+
+/// A few letters that are the same for the same content, in every release.
+pub fn digest(content: &impl Serialize) -> String {
+    let text = serde_json::to_vec(content).unwrap_or_default();
+    crds::name::digest(&text, 8)
 }

@@ -25,6 +25,9 @@ pub const LEADER_NAME: &str = "orrery-operator-leader";
 
 const GROUP: &str = crds::name::GROUP;
 
+/// What is done with workloads of our own.
+const OWNED: [&str; 6] = ["create", "delete", "get", "list", "patch", "watch"];
+
 fn rule(group: &str, resource: &str, verbs: &[&str]) -> PolicyRule {
     PolicyRule {
         api_groups: Some(vec![group.into()]),
@@ -44,18 +47,46 @@ pub fn working_rules() -> Vec<PolicyRule> {
             "checksumruns",
             &["create", "delete", "get", "list", "watch"],
         ),
+        rule(GROUP, "checksumruns/status", &["patch"]),
+        rule("apps", "deployments", &OWNED),
+        rule("batch", "jobs", &OWNED),
+        rule(
+            "",
+            "configmaps",
+            &["create", "get", "list", "patch", "watch"],
+        ),
+        rule(
+            "",
+            "persistentvolumeclaims",
+            &["create", "delete", "list", "watch"],
+        ),
+        rule("", "pods", &["list", "watch"]),
+        // By name only. Who may write our resources can have any Secret of the namespace copied: see docs/operating.md.
+        rule("", "secrets", &["create", "get", "patch"]),
+        rule(
+            "snapshot.storage.k8s.io",
+            "volumesnapshots",
+            &["create", "delete", "get"],
+        ),
         rule("events.k8s.io", "events", &["create", "patch"]),
     ]
 }
 
-/// What the operator does in its own namespace to elect a leader.
+/// What the operator does in its own namespace to elect a leader, and to keep the authority of its certificates.
 pub fn leader_rules() -> Vec<PolicyRule> {
     let leases = |verbs: &[&str]| rule("coordination.k8s.io", "leases", verbs);
+    let secrets = |verbs: &[&str]| rule("", "secrets", verbs);
     vec![
         leases(&["create"]),
         PolicyRule {
             resource_names: Some(vec![NAME.into()]),
             ..leases(&["get", "list", "update", "watch"])
+        },
+        // A name cannot be asked for before there is an object.
+        secrets(&["create"]),
+        PolicyRule {
+            resource_names: Some(vec![crds::name::CA_SECRET.into()]),
+            ..secrets(&["get", "patch"])
         },
     ]
 }
@@ -189,18 +220,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_granted_by_wildcard_and_no_secret_is_readable() {
+    fn nothing_is_granted_by_wildcard_and_secrets_are_read_by_name_only() {
         for rule in working_rules().into_iter().chain(leader_rules()) {
+            let resources = rule.resources.unwrap();
             let lists = [
                 rule.api_groups.unwrap(),
-                rule.resources.unwrap(),
-                rule.verbs,
+                resources.clone(),
+                rule.verbs.clone(),
             ];
             let words: Vec<String> = lists.concat();
-            assert!(
-                words.iter().all(|word| word != "*" && word != "secrets"),
-                "{words:?}"
-            );
+            assert!(words.iter().all(|word| word != "*"), "{words:?}");
+            let reads_all = |verb: &String| ["list", "watch", "delete"].contains(&verb.as_str());
+            let secrets = resources.iter().any(|resource| resource == "secrets");
+            assert!(!secrets || !rule.verbs.iter().any(reads_all), "{words:?}");
         }
     }
 }

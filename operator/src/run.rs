@@ -1,13 +1,15 @@
 //! The wiring: which parts there are, in which order they start and end.
 //! In: arguments. Out: the reason for ending. Decides nothing else.
 
+mod runs;
+mod schedules;
+
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule};
 use kube::{Api, Client, Config};
 use runtime::{
     admin::{Admin, Health},
@@ -23,22 +25,22 @@ use tracing::{info, warn};
 use crate::{
     act::Writer,
     args::Args,
-    checksum_schedule::{
-        self,
-        observe::{CachedRun, CachedSchedule, Started},
-    },
+    checksum_run::pod::Image,
     client, controller, definitions,
+    fleet::FleetMetrics,
     leader::{self, Candidate, Leadership, state::Times},
     metrics::Metrics,
     object::Key,
     received::Received,
     report::{Reporter, STATUS_INTERVAL},
-    requeue::Stamp,
     watch::{
         self, Cached, Scope, Store, Watch,
         freshness::{Freshness, Watches},
     },
 };
+
+use runs::ChecksumRuns;
+use schedules::ChecksumSchedules;
 
 /// Room for the tasks of one group: watches of a long list of namespaces are most of them.
 const TASKS: usize = 1024;
@@ -57,7 +59,10 @@ pub async fn run(args: Args) -> Result<(), Error> {
     let admin = Admin::bind(&args.admin).await?;
     let core = Core::new(args).await?;
     let registry = Registry::new();
-    registry.with(|registry| core.metrics.register(registry));
+    registry.with(|registry| {
+        core.metrics.register(registry);
+        core.fleet_metrics.register(registry);
+    });
     let mut parts = TaskGroup::new(TASKS);
     let stop = CancellationToken::new();
     let on_signal = stop.clone();
@@ -103,7 +108,9 @@ fn drained(drained: Drained) {
 struct Core {
     args: Args,
     clock: Arc<dyn Clock>,
+    image: Image,
     metrics: Metrics,
+    fleet_metrics: FleetMetrics,
     watches: Watches,
     health: Health,
     identity: String,
@@ -119,9 +126,11 @@ impl Core {
         let config = client::configuration(&identity).await?;
         let client = client::connect(&config, metrics.clone(), watches.clone())?;
         Ok(Self {
+            image: args.image()?,
             args,
             clock,
             metrics,
+            fleet_metrics: FleetMetrics::default(),
             watches,
             health: Health::default(),
             identity,
@@ -137,26 +146,26 @@ impl Core {
             failure = parts.failed() => return Err(failure.into()),
             () = stop.cancelled() => return Ok(()),
         }
-        let schedules = ChecksumSchedules::new(self);
-        schedules.watch(self, parts)?;
+        let controllers = Controllers::new(self);
+        controllers.watch(self, parts)?;
         tokio::select! {
-            () = schedules.known_somewhere() => {}
+            () = controllers.known_somewhere() => {}
             failure = parts.failed() => return Err(failure.into()),
             () = stop.cancelled() => return Ok(()),
         }
         let leadership = Leadership::new(Arc::clone(&self.clock));
         let mut election = TaskGroup::new(1);
         let mut leading = self.compete(&mut election, &leadership)?;
-        let mut controllers = TaskGroup::new(TASKS);
+        let mut running = TaskGroup::new(TASKS);
         let result = tokio::select! {
             failure = parts.failed() => Err(failure.into()),
             failure = election.failed() => Err(failure.into()),
-            result = self.lead(&mut controllers, &schedules, &leadership, &mut leading) => result,
+            result = self.lead(&mut running, &controllers, &leadership, &mut leading) => result,
             () = stop.cancelled() => Ok(()),
         };
         // Whoever takes over must not meet a write of ours: first the controllers, then the lease.
         drained(
-            controllers
+            running
                 .shutdown(self.clock.monotonic() + self.args.drain())
                 .await,
         );
@@ -187,8 +196,7 @@ impl Core {
         election: &mut TaskGroup,
         leadership: &Leadership,
     ) -> Result<channel::Receiver<bool>, Error> {
-        let own = self.args.lease_namespace.as_deref();
-        let namespace = own.unwrap_or(&self.config.default_namespace);
+        let namespace = self.own_namespace();
         // Connections of its own: renewals never wait behind, or die with, those of the controllers.
         let client = client::connect(&self.config, self.metrics.clone(), self.watches.clone())?;
         let candidate = Candidate {
@@ -211,22 +219,43 @@ impl Core {
     /// Starts the controllers when this process leads, and watches over them.
     async fn lead(
         &self,
-        controllers: &mut TaskGroup,
-        schedules: &ChecksumSchedules,
+        running: &mut TaskGroup,
+        controllers: &Controllers,
         leadership: &Leadership,
         leading: &mut channel::Receiver<bool>,
     ) -> Result<(), Error> {
         leading.wait_for(|leads| *leads).await?;
-        schedules.control(self, leadership, controllers)?;
+        controllers.control(self, leadership, running)?;
         info!("controllers started");
-        Err(controllers.failed().await.into())
+        Err(running.failed().await.into())
     }
 
-    /// Follows one kind in every watched namespace, into `store`.
+    /// The operator's own namespace.
+    fn own_namespace(&self) -> &str {
+        let own = self.args.lease_namespace.as_deref();
+        own.unwrap_or(&self.config.default_namespace)
+    }
+
+    fn writer(&self, leadership: &Leadership) -> Writer {
+        Writer::new(self.client.clone(), leadership.clone())
+    }
+
+    fn reporter(&self, leadership: &Leadership) -> Reporter {
+        Reporter::new(
+            self.client.clone(),
+            leadership.clone(),
+            Arc::clone(&self.clock),
+            &self.identity,
+            STATUS_INTERVAL,
+        )
+    }
+
+    /// Follows one kind in every watched namespace, into `store`; only objects with these labels, if any are given.
     fn follow<K, T>(
         &self,
         parts: &mut TaskGroup,
         store: &Store<T>,
+        labels: Option<&str>,
         slim: fn(Received<K>) -> T,
         changed: impl Fn(&T) + Clone + Send + 'static,
     ) -> Result<(), Error>
@@ -246,7 +275,7 @@ impl Core {
             let watch = Watch {
                 store: store.clone(),
                 part,
-                labels: None,
+                labels: labels.map(Into::into),
                 timeout: self.args.watch_timeout(),
                 freshness,
             };
@@ -259,43 +288,26 @@ impl Core {
     }
 }
 
-/// The controller of ChecksumSchedules and what it reads.
-struct ChecksumSchedules {
-    schedules: Store<CachedSchedule>,
-    runs: Store<CachedRun>,
-    handle: controller::Handle,
+/// Every controller, and what they read.
+struct Controllers {
+    schedules: ChecksumSchedules,
+    runs: ChecksumRuns,
 }
 
-impl ChecksumSchedules {
+impl Controllers {
     fn new(core: &Core) -> Self {
-        let scope = core.args.scope();
-        let metrics = core.metrics.controller(checksum_schedule::NAME);
         Self {
-            schedules: Store::new(&scope),
-            runs: Store::new(&scope),
-            handle: controller::Handle::new(Arc::clone(&core.clock), metrics),
+            schedules: ChecksumSchedules::new(core),
+            runs: ChecksumRuns::new(core),
         }
     }
 
     fn watch(&self, core: &Core, parts: &mut TaskGroup) -> Result<(), Error> {
-        let handle = self.handle.clone();
-        core.follow::<ChecksumSchedule, _>(
-            parts,
-            &self.schedules,
-            CachedSchedule::slim,
-            move |schedule| {
-                handle.changed(schedule.key(), Some(&Stamp::of(schedule.meta())));
-            },
-        )?;
-        let handle = self.handle.clone();
-        core.follow::<ChecksumRun, _>(parts, &self.runs, CachedRun::slim, move |run| {
-            if let Some(schedule) = run.schedule() {
-                handle.changed(schedule, None);
-            }
-        })?;
-        let (schedules, runs) = (self.schedules.clone(), self.runs.clone());
+        self.schedules.watch(core, parts)?;
+        self.runs.watch(core, parts, &self.schedules)?;
+        let (schedules, runs) = (self.schedules.unsynced(), self.runs.unsynced());
         core.health.ready("caches", move || {
-            let missing = [schedules.unsynced(), runs.unsynced()].concat();
+            let missing = [schedules(), runs()].concat();
             match missing.first() {
                 None => Ok(()),
                 Some(first) => Err(format!("not listed yet: namespace {first}")),
@@ -315,7 +327,7 @@ impl ChecksumSchedules {
     /// Waits until there is a namespace to work in: who knows nothing should not lead.
     async fn known_somewhere(&self) {
         // Lists take a moment; nothing tells when one of several is whole, so ask.
-        while !(self.schedules.is_synced_somewhere() && self.runs.is_synced_somewhere()) {
+        while !(self.schedules.is_known_somewhere() && self.runs.is_known_somewhere()) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -324,35 +336,36 @@ impl ChecksumSchedules {
         &self,
         core: &Core,
         leadership: &Leadership,
-        controllers: &mut TaskGroup,
+        running: &mut TaskGroup,
     ) -> Result<(), Error> {
-        let clock = Arc::clone(&core.clock);
-        let context = checksum_schedule::Context {
-            schedules: self.schedules.clone(),
-            runs: self.runs.clone(),
-            started: Started::new(clock.clone()),
-            writer: Writer::new(core.client.clone(), leadership.clone()),
-            reporter: Reporter::new(
-                core.client.clone(),
-                leadership.clone(),
-                clock.clone(),
-                &core.identity,
-                STATUS_INTERVAL,
-            ),
-            clock,
-        };
-        let (handle, schedules) = (self.handle.clone(), self.schedules.clone());
-        let resync = move || {
-            for schedule in schedules.all() {
-                handle.changed(schedule.key(), None);
-            }
-        };
-        let (handle, stop) = (self.handle.clone(), controllers.token());
-        let reconcile = move |key: Key| checksum_schedule::reconcile(context.clone(), key);
-        controllers.spawn("checksum schedules", async move {
-            controller::run(handle, stop, reconcile, resync).await;
-            Ok::<_, Infallible>(())
-        })?;
-        Ok(())
+        self.schedules
+            .control(core, leadership, running, &self.runs)?;
+        self.runs.control(core, leadership, running)
     }
+}
+
+/// Runs a controller: `reconcile` for every key that comes due, `everything` at the beginning.
+fn control<T, F>(
+    running: &mut TaskGroup,
+    name: &'static str,
+    handle: &controller::Handle,
+    everything: &Store<T>,
+    reconcile: impl Fn(Key) -> F + Send + 'static,
+) -> Result<(), Error>
+where
+    T: Cached + Send + Sync + 'static,
+    F: Future<Output = controller::Next> + Send + 'static,
+{
+    let (all, resynced) = (everything.clone(), handle.clone());
+    let resync = move || {
+        for object in all.all() {
+            resynced.changed(object.key(), None);
+        }
+    };
+    let (handle, stop) = (handle.clone(), running.token());
+    running.spawn(name, async move {
+        controller::run(handle, stop, reconcile, resync).await;
+        Ok::<_, Infallible>(())
+    })?;
+    Ok(())
 }

@@ -2,6 +2,8 @@
 //! In: the API server's events. Out: caches that are right, and a call per change. Reads only.
 
 pub mod cache;
+pub mod child;
+pub mod custom;
 pub mod freshness;
 pub mod pod;
 

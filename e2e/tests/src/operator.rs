@@ -103,6 +103,8 @@ impl Replica {
                 name,
                 "--lease-namespace",
                 NAMESPACE,
+                "--agent-image",
+                "orrery:test",
             ])
             .args(settings.args.iter().cloned())
             .envs([("KUBECONFIG", kubeconfig)])

@@ -102,7 +102,7 @@ async fn the_result_of_a_run_is_its_health() -> Result<()> {
         .map(|reason| reason.name);
     for result in results {
         let expected = match result {
-            "Verified" | "Cancelled" | "Stopped" => "Healthy",
+            "Verified" | "ChangedMeanwhile" | "Cancelled" | "Stopped" => "Healthy",
             _ => "Degraded",
         };
         let ready = if result == "Verified" {

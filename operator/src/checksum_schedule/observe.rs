@@ -13,135 +13,47 @@ use crds::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::{Resource, ResourceExt, core::error_boundary::InvalidObject};
+use kube::{Resource, ResourceExt};
 
 use runtime::clock::Clock;
 use tokio::time::Instant;
 
 use super::plan::{Ended, Observed, Run};
 use crate::{
-    object::{Key, owner_uid},
-    received::Received,
-    watch::{Cached, Store, WATCH_TIMEOUT, pod::version},
+    object::Key,
+    watch::{Cached, Store, WATCH_TIMEOUT, custom::Custom},
 };
 
-/// A schedule as it is cached: also one that this release cannot read, so that it can be told.
-#[derive(Clone, Debug)]
-pub struct CachedSchedule(pub Result<ChecksumSchedule, InvalidObject>);
+/// A schedule as it is cached.
+pub type CachedSchedule = Custom<ChecksumSchedule>;
+/// A run as it is cached, for its own controller as well.
+pub type CachedRun = Custom<ChecksumRun>;
 
-impl CachedSchedule {
-    /// Drops what nobody reads.
-    pub fn slim(mut wire: Received<ChecksumSchedule>) -> Self {
-        wire.meta_mut().managed_fields = None;
-        wire.annotations_mut()
-            .remove("kubectl.kubernetes.io/last-applied-configuration");
-        Self(wire.0)
-    }
-
-    /// Its metadata, which can always be read.
-    pub fn meta(&self) -> &ObjectMeta {
-        match &self.0 {
-            Ok(schedule) => &schedule.metadata,
-            Err(invalid) => &invalid.metadata,
-        }
-    }
-}
-
-impl Cached for CachedSchedule {
-    fn key(&self) -> Key {
-        let meta = self.meta();
-        Key {
-            namespace: meta.namespace.clone().unwrap_or_default(),
-            name: meta.name.clone().unwrap_or_default(),
-        }
-    }
-
-    fn uid(&self) -> &str {
-        self.meta().uid.as_deref().unwrap_or_default()
-    }
-
-    fn owner(&self) -> Option<&str> {
-        None
-    }
-
-    fn version(&self) -> u64 {
-        let version = self.meta().resource_version.as_deref();
-        version.and_then(|v| v.parse().ok()).unwrap_or(u64::MAX)
-    }
-}
-
-/// What is kept of a run.
-#[derive(Clone, Debug)]
-pub struct CachedRun {
-    key: Key,
-    owner: Option<Box<str>>,
-    schedule: Option<Box<str>>,
-    version: u64,
-    run: Run,
-}
-
-impl CachedRun {
-    /// Keeps what planning needs. A run that cannot be read counts as active: nobody knows better.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "what is not kept is dropped here"
-    )]
-    pub fn slim(wire: Received<ChecksumRun>) -> Self {
-        let ended = wire.0.as_ref().ok().and_then(ended);
-        let slot = wire.annotations().get(SCHEDULED_AT_ANNOTATION);
-        Self {
-            key: Key::of(&wire),
-            owner: owner_uid(&wire).map(Into::into),
-            schedule: owner(&wire).map(Into::into),
-            version: version(&wire),
-            run: Run {
-                name: wire.name_any(),
-                uid: wire.uid().unwrap_or_default(),
-                created: created(wire.meta()),
-                deleting: wire.meta().deletion_timestamp.is_some(),
-                slot: slot.and_then(|text| text.parse().ok()),
-                token: wire.annotations().get(RUN_TOKEN_ANNOTATION).cloned(),
-                ended,
-            },
-        }
-    }
-}
-
-impl CachedRun {
-    /// The schedule that controls this run.
-    pub fn schedule(&self) -> Option<Key> {
-        Some(Key {
-            namespace: self.key.namespace.clone(),
-            name: self.schedule.as_deref()?.into(),
-        })
-    }
-}
-
-/// The name of the schedule that controls a run.
-fn owner(run: &impl Resource) -> Option<&str> {
-    let owners = run.meta().owner_references.as_ref()?;
+/// The schedule that controls the run with that metadata.
+pub fn schedule_of(run: &ObjectMeta) -> Option<Key> {
+    let owners = run.owner_references.as_ref()?;
     let kind = ChecksumSchedule::kind(&());
     let owner = owners
         .iter()
         .find(|owner| owner.controller == Some(true) && owner.kind == kind)?;
-    Some(&owner.name)
+    Some(Key {
+        namespace: run.namespace.clone().unwrap_or_default(),
+        name: owner.name.clone(),
+    })
 }
 
-impl Cached for CachedRun {
-    fn key(&self) -> Key {
-        self.key.clone()
-    }
-
-    fn uid(&self) -> &str {
-        &self.run.uid
-    }
-
-    fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
-    }
-
-    fn version(&self) -> u64 {
-        self.version
+/// What planning needs of a run. One that cannot be read counts as active: nobody knows better.
+fn run(cached: &CachedRun) -> Run {
+    let meta = cached.meta();
+    let annotation = |name: &str| meta.annotations.as_ref()?.get(name);
+    Run {
+        name: meta.name.clone().unwrap_or_default(),
+        uid: cached.uid().into(),
+        created: created(meta),
+        deleting: meta.deletion_timestamp.is_some(),
+        slot: annotation(SCHEDULED_AT_ANNOTATION).and_then(|text| text.parse().ok()),
+        token: annotation(RUN_TOKEN_ANNOTATION).cloned(),
+        ended: cached.0.as_ref().ok().and_then(ended),
     }
 }
 
@@ -184,7 +96,7 @@ impl Started {
         let now = self.clock.monotonic();
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|_, (_, until)| *until > now);
-        runs.insert(run.key.clone(), (run, now + UNSEEN));
+        runs.insert(run.key(), (run, now + UNSEEN));
     }
 
     /// The runs of an owner that the cache does not know yet.
@@ -193,7 +105,7 @@ impl Started {
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|key, (_, until)| *until > now && known.get(key).is_none());
         let theirs = runs.values().filter(|(run, _)| run.owner() == Some(owner));
-        theirs.map(|(run, _)| run.run.clone()).collect()
+        theirs.map(|(cached, _)| run(cached)).collect()
     }
 }
 
@@ -209,7 +121,7 @@ pub fn observe(
     let namespace = schedule.namespace().unwrap_or_default();
     let uid = schedule.uid().unwrap_or_default();
     let seen = runs.owned_by(&namespace, &uid);
-    let seen = seen.iter().map(|cached| cached.run.clone());
+    let seen = seen.iter().map(|cached| run(cached));
     Observed {
         name: schedule.name_any(),
         created: created(schedule.meta()),
@@ -228,7 +140,7 @@ mod tests {
         super::{build, fixture::schedule, plan::Start},
         *,
     };
-    use crate::watch::Scope;
+    use crate::{received::Received, watch::Scope};
 
     fn made() -> CachedRun {
         let start = Start {
@@ -249,16 +161,5 @@ mod tests {
         assert_eq!(seen.runs[0].slot, "2026-11-16T03:00:00Z".parse().ok());
         tokio::time::advance(UNSEEN).await;
         assert!(observe(&schedule(), &runs, &started).runs.is_empty());
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_read_keeps_its_name() {
-        let wire = r#"{"metadata": {"namespace": "ns", "name": "s", "uid": "u", "resourceVersion": "7"}, "spec": {"schedule": 3}}"#;
-        let cached = CachedSchedule::slim(serde_json::from_str(wire).unwrap());
-        assert!(cached.0.is_err());
-        assert_eq!(
-            (cached.key().to_string().as_str(), cached.version()),
-            ("ns/s", 7)
-        );
     }
 }

@@ -11,7 +11,6 @@ use crds::{
 };
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use super::due::{Due, told_slot};
 
@@ -325,14 +324,7 @@ fn pending_token(seen: &Observed) -> Option<&str> {
 }
 
 fn digest(token: &str) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(token)
-        .iter()
-        .take(8)
-        .fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+    name::digest(token.as_bytes(), 8)
 }
 
 /// Whether the status has told how this run ended, so that deleting it loses nothing.

@@ -1,25 +1,19 @@
 //! A ChecksumSchedule controller in this process against a real API server, with a clock that tests
 //! set and a connection that fails when they say so.
 
-use std::{
-    convert::Infallible,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::{Context as TaskContext, Poll},
-    time::Duration,
-};
+#[path = "../shared/caches.rs"]
+mod caches;
+#[path = "../shared/line.rs"]
+mod line;
 
-use anyhow::{Context as _, Result, ensure};
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
 use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule};
-use futures::future::BoxFuture;
-use http::{Method, Request, Response};
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    client::{Body, ClientBuilder},
 };
 use operator::{
     act::Writer,
@@ -30,11 +24,9 @@ use operator::{
     },
     controller::Next,
     leader::Leadership,
-    metrics::Metrics,
     object::Key,
-    received::Received,
     report::Reporter,
-    watch::{self, Cached, Scope, Store, Watch, freshness::Freshness},
+    watch::{Scope, Store},
 };
 use runtime::{
     clock::{Clock, ManualClock},
@@ -42,97 +34,12 @@ use runtime::{
 };
 use serde_json::{Value, json};
 use testbed::{Namespace, Shared, wait::eventually};
-use tower::{BoxError, Layer, Service};
+
+use caches::{caught_up, follow};
+pub(crate) use line::Fault;
+use line::{Line, spoiled_client};
 
 const SOON: Duration = Duration::from_secs(20);
-
-/// What happens to one request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// It is not sent.
-    Unsent,
-    /// It is carried out, and the answer is lost.
-    Unanswered,
-}
-
-/// Counts the controller's requests, and spoils one of them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Line {
-    sent: Arc<AtomicUsize>,
-    writes: Arc<AtomicUsize>,
-    /// Which request is spoiled, counted from 1; 0 for none.
-    spoiled: Arc<AtomicUsize>,
-    unanswered: Arc<AtomicUsize>,
-}
-
-impl Line {
-    pub(crate) fn spoil(&self, request: usize, fault: Fault) {
-        self.sent.store(0, Ordering::SeqCst);
-        self.spoiled.store(request, Ordering::SeqCst);
-        self.unanswered
-            .store(usize::from(fault == Fault::Unanswered), Ordering::SeqCst);
-    }
-
-    pub(crate) fn sent(&self) -> usize {
-        self.sent.load(Ordering::SeqCst)
-    }
-
-    pub(crate) fn writes(&self) -> usize {
-        self.writes.load(Ordering::SeqCst)
-    }
-}
-
-impl<S> Layer<S> for Line {
-    type Service = Spoiler<S>;
-
-    fn layer(&self, inner: S) -> Spoiler<S> {
-        Spoiler {
-            inner,
-            line: self.clone(),
-        }
-    }
-}
-
-#[derive(Clone)]
-pub(crate) struct Spoiler<S> {
-    inner: S,
-    line: Line,
-}
-
-impl<S, B> Service<Request<Body>> for Spoiler<S>
-where
-    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
-    S::Future: Send + 'static,
-    B: Send + 'static,
-{
-    type Response = Response<B>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
-
-    fn poll_ready(&mut self, context: &mut TaskContext<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let number = self.line.sent.fetch_add(1, Ordering::SeqCst) + 1;
-        if request.method() != Method::GET {
-            self.line.writes.fetch_add(1, Ordering::SeqCst);
-        }
-        let spoiled = self.line.spoiled.load(Ordering::SeqCst) == number;
-        let unanswered = self.line.unanswered.load(Ordering::SeqCst) == 1;
-        if spoiled && !unanswered {
-            return Box::pin(async { Err("the line was cut before the request".into()) });
-        }
-        let answer = self.inner.call(request);
-        Box::pin(async move {
-            let answer = answer.await;
-            if spoiled {
-                return Err("the line was cut before the answer".into());
-            }
-            answer
-        })
-    }
-}
 
 /// A controller in a namespace of its own.
 pub(crate) struct World {
@@ -172,6 +79,7 @@ impl World {
             &client,
             &namespace,
             &context.schedules,
+            None,
             CachedSchedule::slim,
         )?;
         follow(
@@ -179,6 +87,7 @@ impl World {
             &client,
             &namespace,
             &context.runs,
+            None,
             CachedRun::slim,
         )?;
         Ok(Self {
@@ -243,17 +152,11 @@ impl World {
 
     /// Waits until the caches hold exactly what the server has.
     async fn settle(&self) -> Result<()> {
-        let params = ListParams::default();
+        let (client, context) = (&self.client, &self.context);
         eventually("caches that have caught up", SOON, async || {
-            let listed = self.context.schedules.is_synced() && self.context.runs.is_synced();
-            ensure!(listed, "the first lists are under way");
-            let schedules = versions(&self.schedules().list(&params).await?.items);
-            let runs = versions(&self.runs().list(&params).await?.items);
-            ensure!(
-                schedules == cached(&self.context.schedules),
-                "schedules differ"
-            );
-            ensure!(runs == cached(&self.context.runs), "runs differ");
+            caught_up::<ChecksumSchedule, _>(client, &self.namespace, &context.schedules, None)
+                .await?;
+            caught_up::<ChecksumRun, _>(client, &self.namespace, &context.runs, None).await?;
             Ok(Some(()))
         })
         .await
@@ -299,60 +202,6 @@ impl World {
         self.runs().delete(name, &DeleteParams::default()).await?;
         Ok(())
     }
-}
-
-async fn spoiled_client(kubernetes: &Shared, line: &Line) -> Result<Client> {
-    let mut config = kubernetes.config().await?;
-    config.default_retry = false;
-    Ok(ClientBuilder::try_from(config)?.with_layer(line).build())
-}
-
-fn follow<K, T>(
-    tasks: &mut TaskGroup,
-    client: &Client,
-    namespace: &str,
-    store: &Store<T>,
-    slim: fn(Received<K>) -> T,
-) -> Result<()>
-where
-    K: operator::act::Kind + Send + Sync + 'static,
-    T: Cached + Send + Sync + 'static,
-{
-    let clock: Arc<dyn Clock> = Arc::new(runtime::clock::SystemClock);
-    let metrics = Metrics::default().watch(&K::kind(&()), namespace);
-    let watch = Watch {
-        store: store.clone(),
-        part: 0,
-        labels: None,
-        timeout: watch::WATCH_TIMEOUT,
-        freshness: Arc::new(Freshness::new("test".into(), clock, metrics)),
-    };
-    let api = Scope::api(client, Some(namespace));
-    tasks.spawn("watch", async move {
-        watch::follow(api, watch, slim, |_| {}).await;
-        Ok::<_, Infallible>(())
-    })?;
-    Ok(())
-}
-
-fn versions<K: kube::Resource>(objects: &[K]) -> Vec<(String, u64)> {
-    let version = |object: &K| object.meta().resource_version.as_deref()?.parse().ok();
-    let mut versions: Vec<_> = objects
-        .iter()
-        .map(|o| (o.name_any(), version(o).unwrap_or_default()))
-        .collect();
-    versions.sort();
-    versions
-}
-
-fn cached<T: Cached>(store: &Store<T>) -> Vec<(String, u64)> {
-    let mut versions: Vec<_> = store
-        .all()
-        .iter()
-        .map(|object| (object.key().name, object.version()))
-        .collect();
-    versions.sort();
-    versions
 }
 
 /// The reason of Ready.

@@ -49,6 +49,55 @@ async fn both_render_the_same_for_one_namespace_and_nothing_cluster_wide() -> Re
 }
 
 #[tokio::test]
+async fn agents_in_a_watched_namespace_take_orders_from_the_operator_only() -> Result<()> {
+    let one = ["--set", "watchNamespaces={watched-namespace}"];
+    let mut chart = chart(&[&EVERYTHING[..], &one].concat()).await?;
+    chart.retain(|key, _| key.ends_with("/orrery-agents"));
+    same(chart, built(&["config/network-policy/agents"]).await?)
+}
+
+#[tokio::test]
+async fn agents_run_the_image_of_the_operator() -> Result<()> {
+    let secrets = "imagePullSecrets=[{\"name\": \"a\"}, {\"name\": \"b\"}]";
+    let objects = chart(&["--set", "image.tag=x", "--set-json", secrets]).await?;
+    let told = |name: &str| {
+        let all = env(&objects)?.into_iter();
+        let mut told = all.filter(|(told, _)| told == name);
+        told.next()
+            .map(|(_, value)| value)
+            .with_context(|| name.to_owned())
+    };
+    ensure!(told("ORRERY_AGENT_IMAGE")? == "orrery:x");
+    ensure!(told("ORRERY_AGENT_PULL_POLICY")? == "IfNotPresent");
+    ensure!(told("ORRERY_AGENT_PULL_SECRETS")? == "a,b");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_overlay_in_the_page_gives_agents_the_image_of_the_operator() -> Result<()> {
+    let page = shipped("docs/installing.md")?;
+    let block = page.split_once("An overlay names the image:");
+    let block = block.and_then(|(_, rest)| rest.split_once("```yaml\n"));
+    let (block, _) = block
+        .and_then(|(_, rest)| rest.split_once("```"))
+        .context("an overlay")?;
+    let folder = tempfile::tempdir()?;
+    let root = "../".repeat(folder.path().components().count());
+    let here = format!("{root}{}/config/", repository().canonicalize()?.display());
+    let block = block.replace("https://github.com/orrery-dev/orrery//config/", &here);
+    let file = folder.path().join("kustomization.yaml");
+    fs::write(file, block.replace("?ref=v0.1.0", ""))?;
+    let overlay = folder.path().to_str().context("a path that is not UTF-8")?;
+    let told = env(&built(&[overlay]).await?)?;
+    let image = (
+        "ORRERY_AGENT_IMAGE".into(),
+        "registry.example.com/orrery:0.1.0".into(),
+    );
+    ensure!(told.contains(&image), "{told:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn each_watched_namespace_gets_a_role_and_the_operator_is_told() -> Result<()> {
     let two = chart(&["--set", "watchNamespaces={a,b}"]).await?;
     ensure!(two.keys().all(|key| !key.starts_with("Cluster")), "{two:?}");

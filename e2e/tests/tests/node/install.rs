@@ -114,11 +114,20 @@ async fn kustomize_installs_an_operator_for_all_namespaces() -> Result<()> {
     .await
 }
 
+/// As docs/installing.md says it: the agents have the operator's image.
+const OVERLAY: &str = "\
+resources: [../../config/default]
+images: [{name: orrery, newName: localhost/orrery, newTag: dev}]
+replacements:
+- source: {kind: Deployment, name: orrery-operator, fieldPath: 'spec.template.spec.containers.[name=operator].image'}
+  targets:
+  - select: {kind: Deployment, name: orrery-operator}
+    fieldPaths: ['spec.template.spec.containers.[name=operator].env.[name=ORRERY_AGENT_IMAGE].value']
+";
+
 fn overlay() -> Result<TempDir> {
     let overlay = tempfile::Builder::new().tempdir_in(repository().join("target"))?;
-    let text = "resources: [../../config/default]\n\
-                images: [{name: orrery, newName: localhost/orrery, newTag: dev}]\n";
-    fs::write(overlay.path().join("kustomization.yaml"), text)?;
+    fs::write(overlay.path().join("kustomization.yaml"), OVERLAY)?;
     Ok(overlay)
 }
 

@@ -2,6 +2,7 @@
 //! Pods on real nodes: installed as users do it, killed, evicted, upgraded and removed. Run by `make e2e`.
 
 mod case;
+mod checksum;
 mod evidence;
 mod install;
 mod statuses;

@@ -14,7 +14,7 @@ use testbed::{
 };
 
 /// The kinds that have a controller.
-const KINDS: [&str; 1] = ["checksumschedules"];
+const KINDS: [&str; 2] = ["checksumschedules", "checksumruns"];
 
 /// Watches of all that a namespace has of our kinds.
 pub(crate) struct Statuses {

@@ -11,7 +11,7 @@ local ready, stalled, complete = conditions.Ready, conditions.Stalled, condition
 
 -- How a run ended is the reason of Complete; that it ended on request is no fault.
 if complete ~= nil and complete.status == "True" then
-  local good = {Verified = true, Cancelled = true, Stopped = true}
+  local good = {Verified = true, ChangedMeanwhile = true, Cancelled = true, Stopped = true}
   local message = complete.reason .. ": " .. (complete.message or "")
   return {status = good[complete.reason] and "Healthy" or "Degraded", message = message}
 end

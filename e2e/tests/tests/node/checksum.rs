@@ -1,0 +1,139 @@
+//! Runs on real nodes: a volume with files, an embedded store, damage that a run finds.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use testbed::wait::eventually;
+
+use crate::case::{Case, SOON};
+
+/// Files in the volume.
+const FILES: usize = 10_000;
+
+/// A run over them takes seconds; two cores may be busy with other cases.
+const A_RUN: Duration = Duration::from_mins(3);
+
+/// A claim, and files in it whose modification time is a whole second, so that it can be put back.
+const WRITE: &str = "i=0; while [ $i -lt 10000 ]; do echo \"content of $i\" >/volume/file$i; i=$((i+1)); done; \
+    touch -d @1700000000 /volume/*";
+
+/// Flips bytes of three files as a medium does: the modification time stays.
+const DAMAGE: &str = "for i in 7 77 777; do \
+    printf X | dd of=/volume/file$i bs=1 conv=notrunc; touch -d @1700000000 /volume/file$i; done";
+
+#[tokio::test]
+async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result<()> {
+    Case::play_with_operator("checksum", async |case| {
+        case.apply_text(CLAIM).await?;
+        in_volume(case, "writer", WRITE).await?;
+        run(case, "first", "Full", "Verified").await?;
+        let counts = ".status.files.total .status.files.new .status.files.remaining";
+        ensure!(
+            fields(case, "first", counts).await?
+                == [FILES.to_string(), FILES.to_string(), "0".into()]
+        );
+
+        in_volume(case, "rot", DAMAGE).await?;
+        run(case, "second", "Full", "DamageFound").await?;
+        let counts = ".status.files.verified .status.files.corrupt .status.progressPercent";
+        ensure!(fields(case, "second", counts).await? == ["9997", "3", "100"]);
+        let damaged = case
+            .field("checksumrun/second", ".status.corrupt[*].path")
+            .await?;
+        ensure!(damaged == "file7 file77 file777", "{damaged}");
+        let columns = case.kubectl(&["get", "checksumrun", "second"]).await?;
+        ensure!(
+            columns.contains("DamageFound") && columns.contains("100%"),
+            "{columns}"
+        );
+        let log = case.kubectl(&["logs", "job/second-checksum"]).await?;
+        ensure!(log.contains("file777") && log.contains("damaged"), "{log}");
+        let events = case
+            .kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"])
+            .await?;
+        ensure!(events.contains("DamageFound"), "{events}");
+
+        // Not read again in this mode, but still damaged and known.
+        run(case, "third", "Incremental", "DamageFound").await?;
+        case.kubectl(&["delete", "checksumruns", "--all"]).await?;
+        eventually("the pods to go with their runs", SOON, async || {
+            let jobs = case.kubectl(&["get", "jobs", "--output=name"]).await?;
+            Ok(jobs.trim().is_empty().then_some(()))
+        })
+        .await?;
+        let store = case
+            .kubectl(&["get", "claim/home-store", "--output=name"])
+            .await;
+        ensure!(store.is_ok(), "the checksums went with the runs");
+        Ok(())
+    })
+    .await
+}
+
+const CLAIM: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: home}
+spec:
+  accessModes: [ReadWriteOnce]
+  resources: {requests: {storage: 100Mi}}
+";
+
+/// Runs a script that may write to the volume, to its end.
+async fn in_volume(case: &Case, name: &str, script: &str) -> Result<()> {
+    let pod = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{
+                "name": "script", "image": "localhost/busybox:1", "command": ["sh", "-c", script],
+                "securityContext": {"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "volume", "mountPath": "/volume"}],
+            }],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": "home"}}],
+        },
+    });
+    case.apply_text(&pod.to_string()).await?;
+    eventually("the script to end", A_RUN, async || {
+        let phase = case.field(&format!("pod/{name}"), ".status.phase").await?;
+        ensure!(
+            phase != "Failed",
+            "{}",
+            case.kubectl(&["logs", name]).await?
+        );
+        Ok((phase == "Succeeded").then_some(()))
+    })
+    .await
+}
+
+/// Makes a run, and waits until it has ended with this result.
+async fn run(case: &Case, name: &str, mode: &str, result: &str) -> Result<()> {
+    let run = serde_json::json!({
+        "apiVersion": "orrery.dev/v1alpha1", "kind": "ChecksumRun", "metadata": {"name": name},
+        "spec": {
+            "source": {"persistentVolumeClaim": {"claimName": "home"}},
+            "mode": mode,
+            "store": {"embedded": {"claimName": "home-store", "size": "100Mi"}},
+        },
+    });
+    case.apply_text(&run.to_string()).await?;
+    eventually(&format!("{name} to end"), A_RUN, async || {
+        let path = ".status.conditions[?(@.type==\"Complete\")].reason";
+        let reason = case.field(&format!("checksumrun/{name}"), path).await?;
+        ensure!(
+            reason.is_empty() || reason == result,
+            "it ended with {reason}"
+        );
+        Ok((reason == result).then_some(()))
+    })
+    .await
+}
+
+async fn fields(case: &Case, run: &str, paths: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for path in paths.split(' ') {
+        found.push(case.field(&format!("checksumrun/{run}"), path).await?);
+    }
+    Ok(found)
+}

@@ -1,0 +1,299 @@
+//! What a run's agents are told, and what it takes to tell them. In: the object as users write it.
+//! Out: the same with every field read. Pure.
+
+use std::error::Error;
+
+use crds::{
+    checksum_run::{
+        ChecksumRun, ChecksumRunSpec, StopAfter,
+        source::{CsiSnapshot, Source},
+        store::{EmbeddedStore, MysqlStore, RedisQueue},
+    },
+    name::{self, SCHEDULE_LABEL},
+    quantity::Size,
+    report::{
+        ConfigDocument, DOCUMENT_VERSION,
+        checksum::{ChecksumConfig, QueueConfig, SOURCE_FOLDER, Server, StoreConfig, TuningConfig},
+    },
+};
+use jiff::SignedDuration;
+use kube::ResourceExt;
+use serde_json::Value;
+
+use crate::object::Key;
+
+/// The run with every field read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Validated {
+    /// Its name.
+    pub key: Key,
+    /// Its UID.
+    pub uid: String,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// What users wrote, for what needs no reading.
+    pub spec: ChecksumRunSpec,
+    /// What agents are told.
+    pub config: ChecksumConfig,
+    /// Where checksums live: two runs never use the same place at the same time.
+    pub place: Place,
+    /// How long it is kept after its end.
+    pub keep: Option<SignedDuration>,
+}
+
+/// Where checksums live.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A claim of the same namespace.
+    Claim(String),
+    /// The files of that name in a database.
+    Database {
+        /// Its server, port and name.
+        database: (String, u16, String),
+        /// The files.
+        file_system: String,
+    },
+}
+
+/// A field of the spec that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("spec.{field}: {why}")]
+pub struct Invalid {
+    field: &'static str,
+    why: String,
+}
+
+fn invalid(field: &'static str, why: impl Error) -> Invalid {
+    let why = why.to_string();
+    Invalid { field, why }
+}
+
+/// Reads every field once.
+pub fn validate(run: &ChecksumRun) -> Result<Validated, Invalid> {
+    let key = Key::of(run);
+    let config = config(run, &key)?;
+    let ttl = run.spec.ttl_after_finished.as_ref();
+    let keep = ttl
+        .map(|ttl| ttl.parse().map_err(|e| invalid("ttlAfterFinished", e)))
+        .transpose()?;
+    Ok(Validated {
+        uid: run.uid().unwrap_or_default(),
+        generation: run.metadata.generation.unwrap_or_default(),
+        place: place(run),
+        spec: run.spec.clone(),
+        keep: keep.map(|keep| SignedDuration::try_from(keep).unwrap_or(SignedDuration::MAX)),
+        key,
+        config,
+    })
+}
+
+impl Validated {
+    /// Whether nothing is to be read for now.
+    pub fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
+    /// Whether the run is to be given up.
+    pub fn is_cancelled(&self) -> bool {
+        self.spec.cancel == Some(true)
+    }
+
+    /// The database of the store, if it is one.
+    pub fn mysql(&self) -> Option<&MysqlStore> {
+        mysql(&self.spec)
+    }
+
+    /// The queue, if there are workers.
+    pub fn redis(&self) -> Option<&RedisQueue> {
+        redis(&self.spec)
+    }
+
+    /// How the snapshot is made, if one is.
+    pub fn csi(&self) -> Option<&CsiSnapshot> {
+        self.spec.source.snapshot.as_ref()?.csi.as_ref()
+    }
+
+    /// The claim of the store, as it is made if it is not there.
+    pub fn embedded(&self) -> Option<EmbeddedStore> {
+        if self.mysql().is_some() {
+            return None;
+        }
+        let store = self.spec.store.as_ref();
+        Some(store.and_then(|s| s.embedded.clone()).unwrap_or_default())
+    }
+
+    /// The document that agents get, by file and by push.
+    pub fn document(&self) -> ConfigDocument {
+        ConfigDocument {
+            version: DOCUMENT_VERSION,
+            uid: self.uid.clone(),
+            generation: self.generation,
+            spec: serde_json::to_value(&self.config).unwrap_or(Value::Null),
+        }
+    }
+}
+
+fn mysql(spec: &ChecksumRunSpec) -> Option<&MysqlStore> {
+    spec.store.as_ref()?.mysql.as_ref()
+}
+
+fn redis(spec: &ChecksumRunSpec) -> Option<&RedisQueue> {
+    spec.queue.as_ref()?.redis.as_ref()
+}
+
+/// Where a run keeps its checksums.
+pub fn place(run: &ChecksumRun) -> Place {
+    if let Some(mysql) = mysql(&run.spec) {
+        return Place::Database {
+            database: (mysql.host.clone(), port(mysql.port), mysql.database.clone()),
+            file_system: file_system(&run.spec),
+        };
+    }
+    let named = run.spec.store.as_ref().and_then(|s| s.embedded.as_ref());
+    let named = named.and_then(|embedded| embedded.claim_name.clone());
+    Place::Claim(named.unwrap_or_else(|| {
+        let schedule = run.labels().get(SCHEDULE_LABEL).cloned();
+        name::checksum_store(&schedule.unwrap_or_else(|| run.name_any()))
+    }))
+}
+
+fn file_system(spec: &ChecksumRunSpec) -> String {
+    let claim = &spec.source.persistent_volume_claim.claim_name;
+    spec.file_system.as_ref().unwrap_or(claim).clone()
+}
+
+fn port(number: i32) -> u16 {
+    u16::try_from(number).unwrap_or_default()
+}
+
+fn config(run: &ChecksumRun, key: &Key) -> Result<ChecksumConfig, Invalid> {
+    let spec = &run.spec;
+    let workers = &spec.workers;
+    Ok(ChecksumConfig {
+        run: key.to_string(),
+        file_system: file_system(spec),
+        root: root(&spec.source),
+        exclude: spec.source.exclude.clone(),
+        snapshot: snapshot(run),
+        mode: spec.mode,
+        sample_percent: spec.sample_percent,
+        algorithm: spec.algorithm,
+        store: store(spec),
+        queue: redis(spec).map(|redis| QueueConfig {
+            redis: Server {
+                host: redis.host.clone(),
+                port: port(redis.port),
+                space: redis.prefix.clone(),
+                tls: redis.tls.is_some(),
+            },
+        }),
+        deletion_guard_percent: spec.deletion_guard_percent,
+        stop_after_sync: spec.stop_after == Some(StopAfter::MetadataSync),
+        suspend: spec.suspend,
+        cancel: spec.cancel == Some(true),
+        concurrency: workers.concurrency,
+        max_throughput: bytes("workers.maxThroughput", workers.max_throughput.as_ref())?,
+        max_throughput_per_worker: bytes(
+            "workers.maxThroughputPerWorker",
+            workers.max_throughput_per_worker.as_ref(),
+        )?,
+        tuning: tuning(spec)?,
+    })
+}
+
+fn bytes(field: &'static str, size: Option<&Size>) -> Result<Option<u64>, Invalid> {
+    size.map(|size| size.bytes().map_err(|e| invalid(field, e)))
+        .transpose()
+}
+
+fn store(spec: &ChecksumRunSpec) -> StoreConfig {
+    mysql(spec).map_or(StoreConfig::Embedded {}, |mysql| {
+        StoreConfig::Mysql(Server {
+            host: mysql.host.clone(),
+            port: port(mysql.port),
+            space: mysql.database.clone(),
+            tls: mysql.tls.is_some(),
+        })
+    })
+}
+
+fn tuning(spec: &ChecksumRunSpec) -> Result<TuningConfig, Invalid> {
+    let tuning = &spec.tuning;
+    let number = |field, value: i32| u32::try_from(value).map_err(|e| invalid(field, e));
+    let few = |field, value: i32| u16::try_from(value).map_err(|e| invalid(field, e));
+    let pack_bytes = tuning.pack_size.bytes();
+    Ok(TuningConfig {
+        pack_bytes: pack_bytes.map_err(|e| invalid("tuning.packSize", e))?,
+        pack_files: number("tuning.packFiles", tuning.pack_files)?,
+        sync_concurrency: few("tuning.syncConcurrency", tuning.sync_concurrency)?,
+        sync_chunk_rows: number("tuning.syncChunkRows", tuning.sync_chunk_rows)?,
+        write_back_concurrency: few("tuning.writeBackConcurrency", tuning.write_back_concurrency)?,
+        write_back_batch: number("tuning.writeBackBatch", tuning.write_back_batch)?,
+        bypass_cache: tuning.bypass_cache,
+    })
+}
+
+/// The folder that is read, as the pods see it.
+fn root(source: &Source) -> String {
+    let snapshot = source.snapshot.as_ref();
+    let existing = snapshot.and_then(|s| Some(s.existing.as_ref()?.path.as_str()));
+    let parts = existing.into_iter().chain(source.sub_path.as_deref());
+    parts.fold(SOURCE_FOLDER.to_owned(), |root, part| {
+        let part = part.trim_matches('/');
+        format!("{root}/{part}")
+    })
+}
+
+/// A name that no other snapshot has: a later run may have the name of this one.
+fn snapshot(run: &ChecksumRun) -> Option<String> {
+    run.spec.source.snapshot.as_ref()?.csi.as_ref()?;
+    let (name, uid) = (name::checksum_snapshot(&run.name_any()), run.uid()?);
+    Some(format!("{name}/{uid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::fixture::run_with, *};
+
+    fn validated(spec: Value) -> Validated {
+        validate(&run_with(spec)).unwrap()
+    }
+
+    #[test]
+    fn what_agents_are_told_is_what_users_wrote() {
+        let spec = json!({
+            "source": {"persistentVolumeClaim": {"claimName": "home"}, "subPath": "photos/", "exclude": ["*.tmp"],
+                "snapshot": {"existing": {"path": ".snapshots/daily"}}},
+            "mode": "Sample", "samplePercent": 5, "algorithm": "sha256", "fileSystem": "archive",
+            "store": {"mysql": {"host": "db", "database": "sums", "credentialsRef": {"name": "db"}, "tls": {"secretRef": {"name": "ca"}}}},
+            "queue": {"redis": {"host": "cache"}},
+            "workers": {"replicas": 3, "concurrency": 7, "maxThroughput": "1Mi"},
+            "suspend": true, "stopAfter": "MetadataSync",
+        });
+        insta::assert_yaml_snapshot!(validated(spec).document());
+    }
+
+    #[test]
+    fn little_said_means_the_whole_live_volume_and_a_store_named_after_the_run() {
+        let run = validated(json!({}));
+        insta::assert_yaml_snapshot!(run.document());
+        assert_eq!(run.place, Place::Claim("home-full-store".into()));
+    }
+
+    #[test]
+    fn the_runs_of_a_schedule_share_a_store() {
+        let mut run = run_with(json!({}));
+        run.labels_mut()
+            .insert(SCHEDULE_LABEL.into(), "nightly".into());
+        assert_eq!(place(&run), Place::Claim("nightly-store".into()));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let run = run_with(json!({"ttlAfterFinished": "1 fortnight"}));
+        let error = validate(&run).unwrap_err().to_string();
+        assert!(error.starts_with("spec.ttlAfterFinished: "), "{error}");
+    }
+}

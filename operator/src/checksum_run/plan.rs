@@ -1,0 +1,402 @@
+//! What a ChecksumRun needs now. In: the run, what was observed, the time.
+//! Out: objects to make, change or remove, how far the run is, and when to look again. Pure.
+
+mod stage;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::{sync::Arc, time::Duration};
+
+use crds::{
+    checksum_run::{
+        ChecksumRunStatus, StopAfter,
+        reason::{CANCELLED, CHANGED_MEANWHILE, STARTING, STOPPED, VERIFIED},
+        status::RunState,
+    },
+    condition::{COMPLETE, Reason, find, is_true},
+    report::checksum::CoordinatorReport,
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    batch::v1::Job,
+    core::v1::{ConfigMap, PersistentVolumeClaim},
+};
+use serde::Serialize;
+
+use super::{
+    build,
+    config::Validated,
+    credentials::{Credentials, Files},
+    pod::Image,
+    snapshot::{Found, VolumeSnapshot},
+};
+use crate::{
+    secrets::Content,
+    watch::{
+        child::{ClaimState, JobState},
+        pod::Exit,
+    },
+};
+pub use stage::{Stage, Told};
+use stage::{before_reading, before_start, end, told};
+use work::work;
+
+/// How often a run that waits for another, or for what it refers to, looks whether it may go on.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// How long an agent that does not answer is given to end a run that was cancelled.
+const CANCEL_PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+
+/// Results that are no reason to worry: what was asked for was done.
+pub const GOOD: [&Reason; 3] = [&VERIFIED, &CHANGED_MEANWHILE, &STOPPED];
+
+/// What must be known to plan.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The status as it is stored.
+    pub status: ChecksumRunStatus,
+    /// What new pods run.
+    pub image: Image,
+    /// The claim that is to be read, if it exists.
+    pub source: Option<ClaimState>,
+    /// Whether the claim of an embedded store exists.
+    pub has_store: bool,
+    /// Whether this run has begun: it does not wait for others any more.
+    pub begun: bool,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Other runs of the namespace that use the same store and have not ended.
+    pub rivals: Vec<Rival>,
+    /// The ConfigMap.
+    pub config: Option<Made>,
+    /// The credentials as they should be mounted.
+    pub credentials: Credentials,
+    /// The Secret that is mounted.
+    pub copy: Option<Arc<Content>>,
+    /// The Job.
+    pub job: Option<(Made, JobState)>,
+    /// The Deployment.
+    pub workers: Option<Made>,
+    /// The snapshot, if the run wants one.
+    pub snapshot: Found,
+    /// The claim that was made from it.
+    pub restored: Option<Restored>,
+    /// The pods, the newest first.
+    pub pods: Vec<Pod>,
+}
+
+/// The claim that was made from the snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Its UID.
+    pub uid: String,
+    /// Whether it was made for this run.
+    pub ours: bool,
+    /// Whether it is being deleted.
+    pub deleting: bool,
+}
+
+/// Another run that wants the same store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rival {
+    /// Its name.
+    pub name: String,
+    /// Whether it has begun.
+    pub begun: bool,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// A child that is there and is ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Its UID.
+    pub uid: String,
+    /// The digest of what it was asked to be, if it still is.
+    pub applied: Option<String>,
+}
+
+/// What an agent is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Leads the run.
+    Coordinator,
+    /// Reads for it.
+    Worker,
+}
+
+/// A pod of the run, and what is known of its agent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// What its agent is there for.
+    pub role: Role,
+    /// Whether its agent has been running.
+    pub started: bool,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// How its agent ended.
+    pub exit: Option<Exit>,
+    /// What keeps it from starting.
+    pub holdup: Option<String>,
+    /// What its agent said last.
+    pub heard: Option<CoordinatorReport>,
+    /// Whether its agent works by the newest configuration.
+    pub heeds: bool,
+    /// Since when its agent does not answer.
+    pub silent_since: Option<Timestamp>,
+}
+
+impl Pod {
+    /// The last that its agent said: what it left behind, else what it answered.
+    fn report(&self) -> Option<CoordinatorReport> {
+        let left = self.exit.as_ref().and_then(|exit| parse(&exit.message));
+        left.or_else(|| self.heard.clone())
+    }
+}
+
+/// What an agent left behind, if it is a report: any object reads as an empty one.
+fn parse(message: &str) -> Option<CoordinatorReport> {
+    let report: CoordinatorReport = serde_json::from_str(message).ok()?;
+    let says = report.state.is_some() || report.result.is_some() || report.waiting.is_some();
+    says.then_some(report)
+}
+
+impl Observed {
+    /// Whether somebody should look at the snapshot: before there is a Job to read it, and after the end until it is gone.
+    pub fn wants_snapshot(&self, run: &Validated) -> bool {
+        run.csi().is_some()
+            && if self.is_over() {
+                self.status.snapshot.is_some() && self.restored.is_none() && !keeps(run, self)
+            } else {
+                self.job.is_none()
+            }
+    }
+
+    /// Whether the end of the run is in its status.
+    pub fn is_over(&self) -> bool {
+        is_true(&self.status.conditions, COMPLETE)
+    }
+
+    fn coordinators(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| pod.role == Role::Coordinator)
+    }
+
+    /// What the coordinator said last. Only the newest pod counts: an older one knows less than the status.
+    pub fn report(&self) -> Option<CoordinatorReport> {
+        self.coordinators().next()?.report()
+    }
+
+    /// How far the run is.
+    fn state(&self) -> Option<RunState> {
+        let said = self.report().and_then(|report| report.state);
+        said.or(self.status.state)
+    }
+
+    /// Worker pods that are ready.
+    pub fn ready_workers(&self) -> i32 {
+        let ready = |pod: &&Pod| pod.role == Role::Worker && pod.ready && pod.exit.is_none();
+        i32::try_from(self.pods.iter().filter(ready).count()).unwrap_or(i32::MAX)
+    }
+}
+
+/// What to do, complete enough that nothing is left to decide.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// The claim for checksums, if it has to be made.
+    pub store: Option<PersistentVolumeClaim>,
+    /// The snapshot, if it has to be made.
+    pub snapshot: Option<VolumeSnapshot>,
+    /// The claim from the snapshot, if it has to be made.
+    pub restored: Option<PersistentVolumeClaim>,
+    /// The ConfigMap, if it is not what it should be.
+    pub config: Option<Apply<ConfigMap>>,
+    /// The credentials, if they are not what they should be.
+    #[serde(skip)]
+    pub credentials: Option<Apply<Files>>,
+    /// The Job, if it is not what it should be.
+    pub job: Option<Apply<Job>>,
+    /// The workers, if they are not what they should be.
+    pub workers: Option<Apply<Deployment>>,
+    /// What has to go.
+    pub remove: Vec<Doomed>,
+    /// Whether the run itself has outlived its time.
+    pub expired: bool,
+    /// How far the run is.
+    pub stage: Stage,
+    /// When to look again, if nothing changes before.
+    pub wake: Option<Timestamp>,
+}
+
+/// An object to make, or to put right.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Apply<K> {
+    /// As it should be.
+    pub object: K,
+    /// The UID of the one that is there.
+    pub known: Option<String>,
+}
+
+/// An object to remove.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Doomed {
+    /// The Job with that UID.
+    Job(String),
+    /// The Deployment with that UID.
+    Workers(String),
+    /// The claim from the snapshot with that UID.
+    Restored(String),
+    /// The snapshot with that UID.
+    Snapshot(String),
+}
+
+impl Plan {
+    /// Nothing but words.
+    fn only(stage: Stage) -> Self {
+        Self {
+            store: None,
+            snapshot: None,
+            restored: None,
+            config: None,
+            credentials: None,
+            job: None,
+            workers: None,
+            remove: Vec::new(),
+            expired: false,
+            stage,
+            wake: None,
+        }
+    }
+
+    fn waking(self, wake: Timestamp) -> Self {
+        let wake = self.wake.map_or(wake, |earlier| earlier.min(wake));
+        Self {
+            wake: Some(wake),
+            ..self
+        }
+    }
+}
+
+/// Decides.
+pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
+    if seen.is_over() {
+        return over(run, seen, now);
+    }
+    if let Some(end) = end(seen) {
+        return Plan::only(Stage::Ended(end));
+    }
+    if run.is_cancelled() {
+        return cancelled(run, seen, now);
+    }
+    if seen.job.is_none()
+        && let Some(stage) = before_start(run, seen).or_else(|| before_reading(run, seen))
+    {
+        let again = matches!(stage, Stage::Waiting(_) | Stage::Working(_));
+        let mut plan = Plan::only(stage);
+        if matches!(plan.stage, Stage::Working(_)) && seen.snapshot == Found::Absent {
+            plan.snapshot = Some(build::snapshot(run));
+        }
+        return if again {
+            plan.waking(now + LOOK_AGAIN)
+        } else {
+            plan
+        };
+    }
+    let mut plan = work(run, seen, now);
+    if let Some((made, job)) = &seen.job
+        && job.complete
+    {
+        // Its pod is gone, and the result with it: a coordinator of a finished run tells it again.
+        plan.remove.push(Doomed::Job(made.uid.clone()));
+    }
+    plan
+}
+
+/// After the end: workers go, the Job stays for its log, the run itself goes when its time is over.
+fn over(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
+    let mut plan = Plan::only(Stage::Over);
+    let workers = seen.workers.iter();
+    plan.remove = workers
+        .map(|made| Doomed::Workers(made.uid.clone()))
+        .collect();
+    if run.csi().is_some() && seen.status.snapshot.is_some() && !keeps(run, seen) {
+        plan.remove.extend(leftover(seen));
+        plan = plan.waking(now + LOOK_AGAIN);
+    }
+    let end = run.keep.zip(seen.status.completion_time);
+    match end.and_then(|(keep, ended)| ended.checked_add(keep).ok()) {
+        Some(end) if end <= now => plan.expired = true,
+        Some(end) => return plan.waking(end),
+        None => {}
+    }
+    plan
+}
+
+/// What is left of the snapshot, and not going already: first the claim, which needs the snapshot.
+fn leftover(seen: &Observed) -> Option<Doomed> {
+    match (&seen.restored, &seen.snapshot) {
+        (Some(claim), _) if claim.ours && !claim.deleting => {
+            Some(Doomed::Restored(claim.uid.clone()))
+        }
+        (
+            None,
+            Found::There {
+                uid,
+                deleting: false,
+                ..
+            },
+        ) => Some(Doomed::Snapshot(uid.clone())),
+        (Some(_) | None, _) => None,
+    }
+}
+
+/// Whether the snapshot stays until the run is deleted: on request, or because that is where the run should stop.
+fn keeps(run: &Validated, seen: &Observed) -> bool {
+    let result = find(&seen.status.conditions, COMPLETE).map(|c| c.reason.as_str());
+    let good = result.is_some_and(|result| GOOD.iter().any(|good| good.name == result));
+    let stops = [StopAfter::Snapshot, StopAfter::WorkQueue];
+    let stops = run.spec.stop_after.is_some_and(|at| stops.contains(&at));
+    stops || (run.spec.keep_snapshot_on_failure && !good)
+}
+
+/// A coordinator that can ends the run itself, and removes what it left in the store. Where there is none, or it
+/// cannot, the Job goes; the next run on the store gives this one up.
+fn cancelled(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
+    let alive = |pod: &&Pod| pod.exit.is_none();
+    let Some((made, _)) = &seen.job else {
+        if seen.coordinators().any(|pod| alive(&pod)) {
+            return Plan::only(Stage::Working(told(
+                &STARTING,
+                "cancelled; waiting for the pods to end",
+            )));
+        }
+        return Plan::only(Stage::Ended(told(
+            &CANCELLED,
+            "cancelled before it was finished",
+        )));
+    };
+    let newest = seen.coordinators().find(alive);
+    if newest.is_some_and(|pod| will_cancel(pod, now)) {
+        return work(run, seen, now);
+    }
+    let mut plan = Plan::only(Stage::Working(told(
+        &STARTING,
+        "cancelled; the coordinator cannot end the run, so its pod is removed",
+    )));
+    plan.remove.push(Doomed::Job(made.uid.clone()));
+    plan
+}
+
+fn will_cancel(pod: &Pod, now: Timestamp) -> bool {
+    let silent = pod
+        .silent_since
+        .is_some_and(|since| now.duration_since(since) > CANCEL_PATIENCE);
+    let waits = pod
+        .heard
+        .as_ref()
+        .is_some_and(|report| report.waiting.is_some());
+    pod.started && !silent && !(pod.heeds && waits)
+}

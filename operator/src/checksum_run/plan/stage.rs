@@ -1,0 +1,246 @@
+//! How far a run is, in a word and in words. In: the run, and what was observed. Out: a stage. Pure.
+
+use crds::{
+    checksum_run::{
+        StopAfter,
+        reason::{
+            self, FAILED, NAME_TAKEN, READING, REFERENCE_MISSING, SNAPSHOTTING, STARTING, STOPPED,
+            STORE_IN_USE, WAITING,
+        },
+        status::RunState,
+    },
+    condition::Reason,
+    name,
+    report::checksum::{CoordinatorReport, Explained},
+};
+use serde::{Serialize, Serializer};
+
+use super::{
+    super::{
+        config::{Place, Validated},
+        credentials::Credentials,
+        snapshot::Found,
+    },
+    Observed, Pod, Rival,
+};
+use crate::watch::pod::Exit;
+
+/// How far a run is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Stage {
+    /// It has ended, and its status says so.
+    Over,
+    /// It ends now.
+    Ended(Told),
+    /// It goes on.
+    Working(Told),
+    /// It waits for something that somebody must do.
+    Waiting(Told),
+    /// Nothing is read, on request.
+    Suspended,
+}
+
+/// A reason and words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// Why.
+    #[serde(serialize_with = "name_of")]
+    pub reason: &'static Reason,
+    /// The same for people.
+    pub message: String,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands out references"
+)]
+fn name_of<S: Serializer>(reason: &&'static Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.name)
+}
+
+pub(super) fn told(reason: &'static Reason, message: impl Into<String>) -> Told {
+    Told {
+        reason,
+        message: message.into(),
+    }
+}
+
+/// How the run ended, if it has.
+pub(super) fn end(seen: &Observed) -> Option<Told> {
+    let mut reports = seen.coordinators().filter_map(Pod::report);
+    if let Some(result) = reports.find_map(|report| report.result) {
+        return Some(result_of(result));
+    }
+    let (_, job) = seen.job.as_ref()?;
+    let newest = seen.coordinators().next();
+    if let Some(why) = &job.failed {
+        return Some(told(&FAILED, format!("{why}{}", last_words(newest))));
+    }
+    let exit = newest?.exit.as_ref()?;
+    (job.complete && exit.code == 0).then(|| {
+        let words = last_words(newest);
+        told(
+            &FAILED,
+            format!("the coordinator ended without a result{words}"),
+        )
+    })
+}
+
+fn result_of(Explained { reason, message }: Explained) -> Told {
+    match reason::result(&reason) {
+        Some(known) => told(known, message),
+        None => told(&FAILED, format!("ended with {reason}: {message}")),
+    }
+}
+
+fn last_words(pod: Option<&Pod>) -> String {
+    let exit = pod.and_then(|pod| Some((&pod.name, pod.exit.as_ref()?)));
+    exit.map_or_else(String::new, |(pod, Exit { code, message })| {
+        format!(
+            "; pod {pod} ended with exit code {code}: {}",
+            message.trim()
+        )
+    })
+}
+
+/// What keeps the run from beginning.
+pub(super) fn before_start(run: &Validated, seen: &Observed) -> Option<Stage> {
+    if run.spec.stop_after == Some(StopAfter::Snapshot) && run.csi().is_none() {
+        let message = "stopped after the snapshot; a live volume has none, so nothing was done";
+        return Some(Stage::Ended(told(&STOPPED, message)));
+    }
+    if run.is_suspended() {
+        return Some(Stage::Suspended);
+    }
+    if let Some(rival) = first_rival(run, seen) {
+        let message = format!("ChecksumRun {} uses {}", rival.name, words(&run.place));
+        return Some(Stage::Waiting(told(&STORE_IN_USE, message)));
+    }
+    let claim = &run.spec.source.persistent_volume_claim.claim_name;
+    if seen.source.is_none() {
+        let message = format!("PersistentVolumeClaim {claim} does not exist");
+        return Some(Stage::Waiting(told(&REFERENCE_MISSING, message)));
+    }
+    match &seen.credentials {
+        Credentials::Missing(what) => Some(Stage::Waiting(told(&REFERENCE_MISSING, what.clone()))),
+        Credentials::None | Credentials::Known(_) => None,
+    }
+}
+
+/// What keeps the snapshot from being read.
+pub(super) fn before_reading(run: &Validated, seen: &Observed) -> Option<Stage> {
+    run.csi()?;
+    let name = name::checksum_snapshot(&run.key.name);
+    let taken = |kind: &str| {
+        let message = format!("{kind} {name} exists already and does not belong to this run");
+        Stage::Waiting(told(&NAME_TAKEN, message))
+    };
+    let making = |message: String| Stage::Working(told(&SNAPSHOTTING, message));
+    if seen.restored.as_ref().is_some_and(|claim| !claim.ours) {
+        return Some(taken("PersistentVolumeClaim"));
+    }
+    match &seen.snapshot {
+        Found::Unknown | Found::Absent => Some(making(format!("VolumeSnapshot {name} is made"))),
+        Found::Foreign => Some(taken("VolumeSnapshot")),
+        Found::NoKind => {
+            let message = "the cluster has no definition volumesnapshots.snapshot.storage.k8s.io: install its snapshot controller";
+            Some(Stage::Waiting(told(&REFERENCE_MISSING, message)))
+        }
+        Found::There { status, .. } if status.ready_to_use == Some(true) => {
+            let stops = run.spec.stop_after == Some(StopAfter::Snapshot);
+            let message = format!("VolumeSnapshot {name} is ready; it is deleted with this run");
+            stops.then(|| Stage::Ended(told(&STOPPED, message)))
+        }
+        Found::There { status, .. } => {
+            let error = status.error.as_ref().and_then(|e| e.message.clone());
+            let waiting = || "the snapshot controller has not finished it".to_owned();
+            let words = error.unwrap_or_else(waiting);
+            Some(making(format!("VolumeSnapshot {name}: {words}")))
+        }
+    }
+}
+
+/// Of the runs on one store, one that has begun goes on, else the oldest begins.
+fn first_rival<'a>(run: &Validated, seen: &'a Observed) -> Option<&'a Rival> {
+    let rank = |begun: bool, created, name| (!begun, created, name);
+    let own = rank(seen.begun, seen.created, run.key.name.as_str());
+    let of = |rival: &'a Rival| rank(rival.begun, rival.created, rival.name.as_str());
+    let first = seen.rivals.iter().min_by_key(|rival| of(rival))?;
+    (of(first) < own).then_some(first)
+}
+
+fn words(place: &Place) -> String {
+    match place {
+        Place::Claim(name) => format!("the store in PersistentVolumeClaim {name}"),
+        Place::Database {
+            database: (host, port, database),
+            file_system,
+        } => format!("the files {file_system} in database {database} at {host}:{port}"),
+    }
+}
+
+/// How far a run is that goes on.
+pub(super) fn stage(run: &Validated, seen: &Observed) -> Stage {
+    if run.is_suspended() {
+        return Stage::Suspended;
+    }
+    let Some(report) = seen
+        .report()
+        .filter(|r| r.state.is_some() || r.waiting.is_some())
+    else {
+        return Stage::Working(told(&STARTING, starting(run, seen)));
+    };
+    if let Some(Explained { reason, message }) = report.waiting {
+        return Stage::Waiting(match reason::progress(&reason) {
+            Some(known) => told(known, message),
+            None => told(&WAITING, format!("{reason}: {message}")),
+        });
+    }
+    // A coordinator that crashed is replaced: what it said last holds until the next one says more.
+    match seen.coordinators().next() {
+        Some(pod) if pod.exit.is_some() => Stage::Working(told(&STARTING, starting(run, seen))),
+        Some(_) | None => Stage::Working(working(&report)),
+    }
+}
+
+fn working(report: &CoordinatorReport) -> Told {
+    let files = report.files.unwrap_or_default();
+    let reason = match report.state.unwrap_or(RunState::Initialised) {
+        RunState::Initialised => &STARTING,
+        RunState::Snapshot => &SNAPSHOTTING,
+        RunState::MetadataSync => &reason::LISTING,
+        RunState::WorkQueue => &READING,
+        RunState::CleanUp
+        | RunState::Finished
+        | RunState::AbortingMetadataSync
+        | RunState::AbortingSnapshot
+        | RunState::Aborted => &reason::CLEANING_UP,
+    };
+    let message = match report.state {
+        Some(RunState::WorkQueue) => {
+            let read = files.total - files.remaining - files.not_selected;
+            format!(
+                "{read} of {} files are read",
+                files.total - files.not_selected
+            )
+        }
+        Some(RunState::MetadataSync) => format!("{} files are listed", files.total),
+        Some(_) | None => reason.meaning.into(),
+    };
+    told(reason, message)
+}
+
+/// What the pod of the coordinator waits for.
+fn starting(run: &Validated, seen: &Observed) -> String {
+    let job = name::checksum(&run.key.name);
+    let Some(pod) = seen.coordinators().next() else {
+        return format!("waiting for a pod of Job {job}");
+    };
+    let name = &pod.name;
+    match (&pod.exit, &pod.holdup) {
+        (Some(_), _) => format!("another pod is started{}", last_words(Some(pod))),
+        (None, Some(holdup)) => format!("pod {name} does not start: {holdup}"),
+        (None, None) if pod.started => format!("pod {name} has started, and is asked how it is"),
+        (None, None) => format!("pod {name} is being started"),
+    }
+}

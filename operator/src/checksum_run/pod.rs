@@ -1,0 +1,430 @@
+//! The pods of a run. In: the run with every field read, and what is mounted. Out: a template. Pure.
+//!
+//! Pod Security *restricted* but for a user 0 that somebody asked for. The source is read-only twice: as a volume and
+//! as a mount. `fsGroup` is never set: it would make Kubernetes rewrite the ownership of all files.
+
+use std::collections::BTreeMap;
+
+use crds::{
+    checksum_run::workers::Workers,
+    name::{AGENT_TLS_SECRET, CHECKSUM_CONTAINER, CHECKSUM_RUN_LABEL, OWNER_LABEL, checksum},
+    pod::PodOverrides,
+    report::checksum::{CREDENTIALS_FOLDER, SOURCE_FOLDER, SPILL_FOLDER, STORE_FOLDER},
+};
+use k8s_openapi::{
+    api::core::v1::{
+        Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort,
+        EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, LocalObjectReference,
+        ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodAffinity, PodAffinityTerm,
+        PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
+        SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+    },
+    apimachinery::pkg::{
+        api::resource::Quantity,
+        apis::meta::v1::{LabelSelector, ObjectMeta},
+        util::intstr::IntOrString,
+    },
+};
+use serde::Serialize;
+
+use super::config::Validated;
+
+/// Where agents look for their configuration.
+pub const CONFIG_FOLDER: &str = "/etc/orrery/config";
+/// Where agents look for their certificate.
+pub const TLS_FOLDER: &str = "/etc/orrery/tls";
+/// The agents' plain port.
+pub const ADMIN_PORT: i32 = 8081;
+/// The agents' control port.
+pub const CONTROL_PORT: u16 = 8444;
+
+/// The user and the group of who is not told otherwise.
+const NOBODY: i64 = 65532;
+
+/// How long an agent may take to end.
+const GRACE_SECONDS: i64 = 60;
+
+/// What new pods run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Image {
+    /// The image.
+    pub name: String,
+    /// When it is pulled; absent means as Kubernetes sees fit.
+    pub pull_policy: Option<String>,
+    /// Secrets to pull it with, which must be in the namespace of the pods.
+    pub pull_secrets: Vec<String>,
+}
+
+/// What is mounted, and what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounts {
+    /// The claim that is read.
+    pub source: String,
+    /// The claim with checksums.
+    pub store: Option<String>,
+    /// Whether there are credentials.
+    pub credentials: bool,
+    /// Where the pods of the run may be.
+    pub together: Together,
+}
+
+/// Where the pods of a run may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Together {
+    /// Anywhere.
+    Anywhere,
+    /// All on the node of the first: only one node can mount the source.
+    OneNode,
+}
+
+/// What makes an agent a coordinator or a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Role {
+    command: &'static str,
+    restart: &'static str,
+    has_store: bool,
+}
+
+/// Leads, and reads if nobody else does.
+pub const COORDINATOR: Role = Role {
+    command: "coordinator",
+    restart: "Never",
+    has_store: true,
+};
+
+/// Reads.
+pub const WORKER: Role = Role {
+    command: "worker",
+    restart: "Always",
+    has_store: false,
+};
+
+/// The pods of that role. Labels of users come first: ours win.
+pub fn template(
+    run: &Validated,
+    image: &Image,
+    mounts: &Mounts,
+    role: &Role,
+    labels: BTreeMap<String, String>,
+) -> PodTemplateSpec {
+    let said = run.spec.pod.clone().unwrap_or_default();
+    let mut all = said.labels.clone();
+    all.extend(labels);
+    let annotations = Some(said.annotations.clone()).filter(|a| !a.is_empty());
+    let mounted: Vec<(Volume, VolumeMount)> = volumes(run, mounts, role);
+    let (volumes, mounts_of): (Vec<_>, Vec<_>) = mounted.into_iter().unzip();
+    PodTemplateSpec {
+        metadata: Some(ObjectMeta {
+            labels: Some(all),
+            annotations,
+            ..ObjectMeta::default()
+        }),
+        spec: Some(PodSpec {
+            containers: vec![container(run, image, role, mounts_of)],
+            volumes: Some(volumes),
+            restart_policy: Some(role.restart.into()),
+            security_context: Some(pod_security(&run.spec.workers)),
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            termination_grace_period_seconds: Some(GRACE_SECONDS),
+            affinity: affinity(run, said.affinity.clone(), mounts.together),
+            image_pull_secrets: pull_secrets(image, &said),
+            ..placed(said)
+        }),
+    }
+}
+
+/// What users say about the place of pods.
+fn placed(said: PodOverrides) -> PodSpec {
+    PodSpec {
+        node_selector: Some(said.node_selector).filter(|nodes| !nodes.is_empty()),
+        tolerations: Some(said.tolerations).filter(|list| !list.is_empty()),
+        topology_spread_constraints: Some(said.topology_spread).filter(|list| !list.is_empty()),
+        priority_class_name: said.priority_class_name,
+        ..PodSpec::default()
+    }
+}
+
+fn pull_secrets(image: &Image, said: &PodOverrides) -> Option<Vec<LocalObjectReference>> {
+    let own = image.pull_secrets.iter().cloned();
+    let theirs = said.image_pull_secrets.iter().map(|r| r.name.clone());
+    let mut names: Vec<String> = own.chain(theirs).collect();
+    names.sort();
+    names.dedup();
+    let secrets = names.into_iter().map(|name| LocalObjectReference { name });
+    Some(secrets.collect::<Vec<_>>()).filter(|list| !list.is_empty())
+}
+
+fn affinity(run: &Validated, said: Option<Affinity>, together: Together) -> Option<Affinity> {
+    if together == Together::Anywhere {
+        return said;
+    }
+    let labels = [
+        (CHECKSUM_RUN_LABEL.to_owned(), run.key.name.clone()),
+        (OWNER_LABEL.to_owned(), run.uid.clone()),
+    ];
+    let here = PodAffinityTerm {
+        topology_key: "kubernetes.io/hostname".into(),
+        label_selector: Some(LabelSelector {
+            match_labels: Some(labels.into()),
+            match_expressions: None,
+        }),
+        ..PodAffinityTerm::default()
+    };
+    let mut affinity = said.unwrap_or_default();
+    let pods: &mut PodAffinity = affinity.pod_affinity.get_or_insert_default();
+    pods.required_during_scheduling_ignored_during_execution
+        .get_or_insert_default()
+        .push(here);
+    Some(affinity)
+}
+
+fn pod_security(workers: &Workers) -> PodSecurityContext {
+    let groups = Some(workers.supplemental_groups.clone());
+    PodSecurityContext {
+        run_as_user: Some(workers.run_as_user.unwrap_or(NOBODY)),
+        run_as_group: Some(workers.run_as_group.unwrap_or(NOBODY)),
+        run_as_non_root: Some(workers.run_as_user != Some(0)),
+        supplemental_groups: groups.filter(|groups| !groups.is_empty()),
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".into(),
+            localhost_profile: None,
+        }),
+        ..PodSecurityContext::default()
+    }
+}
+
+fn container(run: &Validated, image: &Image, role: &Role, mounts: Vec<VolumeMount>) -> Container {
+    let said = run.spec.pod.as_ref().and_then(|pod| pod.resources.clone());
+    Container {
+        name: CHECKSUM_CONTAINER.into(),
+        image: Some(image.name.clone()),
+        image_pull_policy: image.pull_policy.clone(),
+        command: Some(vec!["/usr/bin/orrery-checksum".into()]),
+        args: Some(vec![role.command.into()]),
+        env: Some(vec![pod_uid()]),
+        ports: Some(vec![
+            port("admin", ADMIN_PORT),
+            port("control", CONTROL_PORT.into()),
+        ]),
+        liveness_probe: Some(alive()),
+        resources: Some(said.unwrap_or_else(small)),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".into()]),
+                add: None,
+            }),
+            ..SecurityContext::default()
+        }),
+        // Of an agent that left no words, the last lines of its log are told.
+        termination_message_policy: Some("FallbackToLogsOnError".into()),
+        volume_mounts: Some(mounts),
+        ..Container::default()
+    }
+}
+
+fn pod_uid() -> EnvVar {
+    EnvVar {
+        name: "ORRERY_POD_UID".into(),
+        value_from: Some(EnvVarSource {
+            field_ref: Some(ObjectFieldSelector {
+                field_path: "metadata.uid".into(),
+                api_version: None,
+            }),
+            ..EnvVarSource::default()
+        }),
+        ..EnvVar::default()
+    }
+}
+
+fn port(name: &str, number: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.into()),
+        container_port: number,
+        protocol: Some("TCP".into()),
+        ..ContainerPort::default()
+    }
+}
+
+fn alive() -> Probe {
+    Probe {
+        http_get: Some(HTTPGetAction {
+            path: Some("/livez".into()),
+            port: IntOrString::String("admin".into()),
+            ..HTTPGetAction::default()
+        }),
+        period_seconds: Some(10),
+        timeout_seconds: Some(5),
+        ..Probe::default()
+    }
+}
+
+fn small() -> ResourceRequirements {
+    let quantity = |name: &str, amount: &str| (name.to_owned(), Quantity(amount.to_owned()));
+    ResourceRequirements {
+        requests: Some([quantity("cpu", "100m"), quantity("memory", "128Mi")].into()),
+        limits: Some([quantity("memory", "512Mi")].into()),
+        claims: None,
+    }
+}
+
+fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, VolumeMount)> {
+    let store = mounts.store.as_ref().filter(|_| role.has_store);
+    let children = checksum(&run.key.name);
+    let claim = |name: &str, read_only| PersistentVolumeClaimVolumeSource {
+        claim_name: name.into(),
+        read_only,
+    };
+    let secret = |name: &str, optional| SecretVolumeSource {
+        secret_name: Some(name.into()),
+        optional,
+        ..SecretVolumeSource::default()
+    };
+    let mut volumes = vec![
+        mounted("source", SOURCE_FOLDER, Some(true), |volume| {
+            volume.persistent_volume_claim = Some(claim(&mounts.source, Some(true)));
+        }),
+        mounted("spill", SPILL_FOLDER, None, |volume| {
+            volume.empty_dir = Some(EmptyDirVolumeSource {
+                size_limit: Some(Quantity(run.spec.tuning.spill_size.to_string())),
+                medium: None,
+            });
+        }),
+        mounted("config", CONFIG_FOLDER, Some(true), |volume| {
+            volume.config_map = Some(ConfigMapVolumeSource {
+                name: children.clone(),
+                ..ConfigMapVolumeSource::default()
+            });
+        }),
+        mounted("tls", TLS_FOLDER, Some(true), |volume| {
+            volume.secret = Some(secret(AGENT_TLS_SECRET, None));
+        }),
+    ];
+    if let Some(store) = store {
+        volumes.push(mounted("store", STORE_FOLDER, None, |volume| {
+            volume.persistent_volume_claim = Some(claim(store, None));
+        }));
+    }
+    if mounts.credentials {
+        // Optional: an agent that cannot log in says so, a pod that cannot start does not.
+        volumes.push(mounted(
+            "credentials",
+            CREDENTIALS_FOLDER,
+            Some(true),
+            |volume| {
+                volume.secret = Some(secret(&children, Some(true)));
+            },
+        ));
+    }
+    volumes
+}
+
+fn mounted(
+    name: &str,
+    folder: &str,
+    read_only: Option<bool>,
+    from: impl FnOnce(&mut Volume),
+) -> (Volume, VolumeMount) {
+    let mut volume = Volume {
+        name: name.into(),
+        ..Volume::default()
+    };
+    from(&mut volume);
+    let mount = VolumeMount {
+        name: name.into(),
+        mount_path: folder.into(),
+        read_only,
+        ..VolumeMount::default()
+    };
+    (volume, mount)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, Command, FromArgMatches};
+    use runtime::shell::ShellArgs;
+    use serde_json::json;
+
+    use super::{
+        super::fixture::{image, mounts, validated},
+        *,
+    };
+
+    fn made(fields: serde_json::Value) -> PodSpec {
+        let run = validated(fields);
+        let template = template(&run, &image(), &mounts(), &COORDINATOR, BTreeMap::new());
+        template.spec.unwrap()
+    }
+
+    #[test]
+    fn agents_find_what_is_mounted_without_being_told() {
+        let command = ShellArgs::augment_args(Command::new("agent"));
+        let matches = command.get_matches_from(["agent", "--pod-uid=u"]);
+        let args = ShellArgs::from_arg_matches(&matches).unwrap();
+        assert_eq!(args.config_folder.to_str(), Some(CONFIG_FOLDER));
+        assert_eq!(args.tls_folder.to_str(), Some(TLS_FOLDER));
+        assert_eq!(args.control_address.port(), CONTROL_PORT);
+        assert_eq!(i32::from(args.admin.admin_address.port()), ADMIN_PORT);
+        let grace = std::time::Duration::from_secs(GRACE_SECONDS.unsigned_abs());
+        assert!(args.drain_timeout < grace);
+    }
+
+    #[test]
+    fn whoever_reads_owns_nothing_by_it() {
+        for fields in [
+            json!({}),
+            json!({"workers": {"runAsUser": 0, "runAsGroup": 5, "supplementalGroups": [7]}}),
+        ] {
+            let pod = made(fields);
+            assert_eq!(pod.security_context.unwrap().fs_group, None);
+            let source = pod
+                .volumes
+                .unwrap()
+                .into_iter()
+                .find(|v| v.name == "source");
+            let claim = source.unwrap().persistent_volume_claim.unwrap();
+            assert_eq!(claim.read_only, Some(true));
+            let mounts = pod.containers[0].volume_mounts.clone().unwrap();
+            let source = mounts.into_iter().find(|m| m.name == "source").unwrap();
+            assert_eq!(source.read_only, Some(true));
+        }
+    }
+
+    #[test]
+    fn root_is_who_asks_to_be() {
+        let security = |fields| made(fields).security_context.unwrap();
+        assert_eq!(security(json!({})).run_as_non_root, Some(true));
+        let root = security(json!({"workers": {"runAsUser": 0, "supplementalGroups": [7]}}));
+        assert_eq!(root.run_as_non_root, Some(false));
+        assert_eq!(
+            (root.run_as_user, root.run_as_group),
+            (Some(0), Some(NOBODY))
+        );
+        assert_eq!(root.supplemental_groups, Some(vec![7]));
+    }
+
+    #[test]
+    fn everything_users_say_about_pods_is_heard_and_our_labels_win() {
+        let pod = json!({
+            "resources": {"requests": {"cpu": "2"}}, "nodeSelector": {"disk": "fast"},
+            "tolerations": [{"key": "k", "operator": "Exists"}],
+            "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+            "topologySpread": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}],
+            "priorityClassName": "low", "imagePullSecrets": [{"name": "theirs"}],
+            "labels": {"team": "storage", "orrery.dev/agent": "forged"}, "annotations": {"note": "x"},
+        });
+        let run = validated(json!({"pod": pod}));
+        let labels = [("orrery.dev/agent".to_owned(), "checksum-worker".to_owned())];
+        let image = Image {
+            pull_secrets: vec!["ours".into()],
+            ..image()
+        };
+        let mounts = Mounts {
+            together: Together::OneNode,
+            ..mounts()
+        };
+        insta::assert_yaml_snapshot!(template(&run, &image, &mounts, &WORKER, labels.into()));
+    }
+}

@@ -1,0 +1,310 @@
+//! What a ChecksumRun tells its users. In: what was observed, planned and done.
+//! Out: its status and events. Pure.
+
+#[cfg(test)]
+mod tests;
+
+use crds::{
+    checksum_run::{
+        ChecksumRunStatus,
+        reason::{
+            CANCELLED, DAMAGE_FOUND, FAILING, INVALID_SPEC, NAME_TAKEN, REFUSED, SNAPSHOTTING,
+            STARTING, SUSPENDED,
+        },
+        status::{CorruptFile, RunState},
+    },
+    condition::{self, COMPLETE, Draft, READY, RECONCILING, Reason, STALLED, Status},
+    name,
+    report::checksum::CoordinatorReport,
+};
+use jiff::Timestamp;
+use runtime::telemetry::chain;
+
+use super::{
+    Failure, build,
+    config::Validated,
+    plan::{GOOD, Observed, Plan, Stage, Told},
+    snapshot::Found,
+};
+use crate::{act, class::Class, fleet::Summary, report::EventDraft};
+
+/// Lists in a status hold at most this many.
+const LIST_LIMIT: usize = 20;
+
+/// The longest path that a status holds.
+const PATH_LIMIT: usize = 4096;
+
+/// The status after a pass that ended with `outcome`. `agents` is what is known of the pods, while there are some.
+pub fn status(
+    run: Option<&Validated>,
+    generation: i64,
+    seen: &Observed,
+    agents: Option<&Summary>,
+    outcome: Result<&Plan, &Failure>,
+    now: Timestamp,
+) -> ChecksumRunStatus {
+    let mut status = seen.status.clone();
+    status.observed_generation = generation;
+    if let Some(run) = run.filter(|run| run.redis().is_some()) {
+        status.workers = Some(seen.ready_workers());
+        status.selector = Some(selector(run));
+    }
+    if seen.is_over() {
+        if matches!(seen.snapshot, Found::Absent | Found::NoKind) {
+            status.snapshot = None;
+        }
+        return over(status, generation);
+    }
+    if let Some(run) = run
+        && (matches!(seen.snapshot, Found::There { .. }) || makes_snapshot(outcome))
+    {
+        status.snapshot = Some(name::checksum_snapshot(&run.key.name));
+    }
+    if let Some(report) = seen.report() {
+        tell_report(&mut status, &report);
+    }
+    let mut drafts = match outcome {
+        Ok(plan) => {
+            tell_plan(&mut status, plan, now);
+            drafts(&seen.status, &plan.stage)
+        }
+        Err(failure) => failed(failure),
+    };
+    drafts.extend(agents.map(Summary::agents_reachable));
+    status.conditions = condition::merge(&seen.status.conditions, &drafts, Some(generation), now);
+    status
+}
+
+fn makes_snapshot(outcome: Result<&Plan, &Failure>) -> bool {
+    outcome.is_ok_and(|plan| plan.snapshot.is_some())
+}
+
+fn selector(run: &Validated) -> String {
+    let labels = build::worker_labels(run);
+    let words = labels.iter().map(|(name, value)| format!("{name}={value}"));
+    words.collect::<Vec<_>>().join(",")
+}
+
+/// What was told at the end stays; there are no agents any more.
+fn over(mut status: ChecksumRunStatus, generation: i64) -> ChecksumRunStatus {
+    let ours = [READY, COMPLETE, STALLED];
+    status
+        .conditions
+        .retain(|c| ours.contains(&c.type_.as_str()));
+    for condition in &mut status.conditions {
+        condition.observed_generation = Some(generation);
+    }
+    status
+}
+
+/// Takes over what the coordinator knows. One that has not opened its store knows less than the status.
+fn tell_report(status: &mut ChecksumRunStatus, report: &CoordinatorReport) {
+    let Some(state) = report.state else {
+        return;
+    };
+    status.state = Some(state);
+    status.files = report.files.or(status.files);
+    status.bytes_read = Some(i64::try_from(report.bytes_read).unwrap_or(i64::MAX));
+    status.throughput = Some(rate(report.bytes_per_second));
+    if let Some(percent) = percent(state, report) {
+        status.progress_percent = Some(percent);
+        status.progress = Some(format!("{percent}%"));
+    }
+    let corrupt = report.corrupt.iter().take(LIST_LIMIT);
+    status.corrupt = corrupt.map(shortened).collect();
+}
+
+fn shortened(file: &CorruptFile) -> CorruptFile {
+    let cut = file
+        .path
+        .floor_char_boundary(PATH_LIMIT.min(file.path.len()));
+    CorruptFile {
+        path: file.path[..cut].into(),
+        ..file.clone()
+    }
+}
+
+/// How much of the selected bytes was read; 100 only when no file is left.
+fn percent(state: RunState, report: &CoordinatorReport) -> Option<i32> {
+    let files = report.files?;
+    match state {
+        RunState::Initialised | RunState::Snapshot | RunState::MetadataSync => Some(0),
+        RunState::AbortingMetadataSync | RunState::AbortingSnapshot | RunState::Aborted => None,
+        RunState::WorkQueue | RunState::CleanUp | RunState::Finished if files.remaining == 0 => {
+            Some(100)
+        }
+        RunState::WorkQueue | RunState::CleanUp | RunState::Finished => {
+            let hundredths = u128::from(report.bytes_read) * 100;
+            let share = hundredths.checked_div(report.selected_bytes.into());
+            Some(i32::try_from(share.unwrap_or(0).min(99)).unwrap_or(99))
+        }
+    }
+}
+
+/// Bytes per second for people: `412Mi/s`.
+fn rate(bytes: u64) -> String {
+    let units = ["", "Ki", "Mi", "Gi", "Ti", "Pi"];
+    let mut size = bytes;
+    let mut unit = 0;
+    while size >= 10_000 && unit + 1 < units.len() {
+        size /= 1024;
+        unit += 1;
+    }
+    format!("{size}{}/s", units[unit])
+}
+
+fn tell_plan(status: &mut ChecksumRunStatus, plan: &Plan, now: Timestamp) {
+    let now = condition::whole_seconds(now);
+    match &plan.stage {
+        Stage::Ended(told) => {
+            status.completion_time.get_or_insert(now);
+            status.state = ended_state(status.state, told);
+            average(status);
+        }
+        Stage::Working(told) if *told.reason == SNAPSHOTTING => {
+            status.start_time.get_or_insert(now);
+            status.state = Some(RunState::Snapshot);
+        }
+        Stage::Working(_) if plan.remove.is_empty() => {
+            status.start_time.get_or_insert(now);
+            status.state.get_or_insert(RunState::Initialised);
+        }
+        Stage::Working(_) | Stage::Waiting(_) | Stage::Suspended | Stage::Over => {
+            status.state.get_or_insert(RunState::Initialised);
+        }
+    }
+}
+
+/// A run that somebody gave up was aborted; one that failed stays where it was.
+fn ended_state(state: Option<RunState>, told: &Told) -> Option<RunState> {
+    if *told.reason == CANCELLED {
+        return Some(RunState::Aborted);
+    }
+    let done = GOOD.contains(&told.reason) || *told.reason == DAMAGE_FOUND;
+    if done {
+        Some(RunState::Finished)
+    } else {
+        state
+    }
+}
+
+/// The rate over the whole run: what the last seconds were like tells nobody anything afterwards.
+fn average(status: &mut ChecksumRunStatus) {
+    let times = status.start_time.zip(status.completion_time);
+    let (Some((began, ended)), Some(bytes)) = (times, status.bytes_read) else {
+        status.throughput = None;
+        return;
+    };
+    let seconds = ended.duration_since(began).as_secs().max(1);
+    status.throughput = Some(rate(u64::try_from(bytes / seconds).unwrap_or_default()));
+}
+
+fn drafts(old: &ChecksumRunStatus, stage: &Stage) -> Vec<Draft> {
+    match stage {
+        // The status tells it already.
+        Stage::Over => Vec::new(),
+        Stage::Ended(Told { reason, message }) => {
+            let good = GOOD.contains(reason);
+            let draft = |type_, holds: bool| Draft::new(type_, holds, reason, message.clone());
+            let mut drafts = vec![draft(READY, good), draft(COMPLETE, true)];
+            drafts.extend((!good).then(|| draft(STALLED, true)));
+            drafts
+        }
+        Stage::Working(Told { reason, message }) => vec![
+            Draft::new(READY, Status::Unknown, reason, message.clone()),
+            Draft::new(RECONCILING, true, reason, message.clone()),
+        ],
+        Stage::Waiting(Told { reason, message }) => vec![
+            Draft::new(READY, false, reason, message.clone()),
+            Draft::new(
+                RECONCILING,
+                true,
+                reason,
+                "goes on by itself as soon as it can",
+            ),
+        ],
+        Stage::Suspended => {
+            let message = "suspended; nothing is read until spec.suspend is false";
+            vec![Draft::new(READY, ready_before(old), &SUSPENDED, message)]
+        }
+    }
+}
+
+/// A suspended run is as ready as it was.
+fn ready_before(old: &ChecksumRunStatus) -> Status {
+    match condition::find(&old.conditions, READY).map(|c| c.status.as_str()) {
+        Some("True") => Status::True,
+        Some("False") => Status::False,
+        Some(_) | None => Status::Unknown,
+    }
+}
+
+/// The conditions of an object whose pass failed.
+pub fn failed(failure: &Failure) -> Vec<Draft> {
+    let reason = reason_of(failure);
+    let message = chain(failure);
+    let ready = Draft::new(READY, false, reason, message.clone());
+    let other = match failure.class() {
+        Class::Invalid => Draft::new(STALLED, true, reason, message),
+        Class::Transient | Class::Conflict | Class::Blocked => Draft::new(
+            RECONCILING,
+            true,
+            reason,
+            "trying again with growing pauses",
+        ),
+    };
+    vec![ready, other]
+}
+
+fn reason_of(failure: &Failure) -> &'static Reason {
+    match failure {
+        Failure::Undecodable(_) | Failure::Invalid(_) => &INVALID_SPEC,
+        Failure::Act(act::Error::NameTaken { .. }) => &NAME_TAKEN,
+        Failure::Act(_) | Failure::Secrets(_) | Failure::Snapshot(_) | Failure::Certificates(_) => {
+            if failure.class() == Class::Blocked {
+                &REFUSED
+            } else {
+                &FAILING
+            }
+        }
+    }
+}
+
+/// Events of what changed between two statuses: the beginning, the first damage, what it waits for, and the end.
+pub fn events(old: &ChecksumRunStatus, new: &ChecksumRunStatus, stage: &Stage) -> Vec<EventDraft> {
+    let event = |warning, reason, note: &str| EventDraft {
+        warning,
+        reason,
+        note: note.into(),
+        related: None,
+    };
+    let mut events = Vec::new();
+    if old.start_time.is_none() && new.start_time.is_some() && new.completion_time.is_none() {
+        events.push(event(
+            false,
+            &STARTING,
+            "the pods of the run are being started",
+        ));
+    }
+    let damaged = |status: &ChecksumRunStatus| status.files.map_or(0, |files| files.corrupt);
+    let is_new = damaged(old) == 0 && damaged(new) > 0;
+    let before = condition::find(&old.conditions, READY).map(|c| c.reason.as_str());
+    match stage {
+        Stage::Ended(Told { reason, message }) => {
+            let good = GOOD.contains(reason) || **reason == CANCELLED;
+            events.push(event(!good, reason, message));
+        }
+        Stage::Waiting(Told { reason, message }) if before != Some(reason.name) => {
+            events.push(event(true, reason, message));
+        }
+        Stage::Suspended if before != Some(SUSPENDED.name) => {
+            events.push(event(false, &SUSPENDED, "nothing is read"));
+        }
+        Stage::Working(_) | Stage::Waiting(_) | Stage::Suspended if is_new => {
+            let note = format!("{} damaged files so far", damaged(new));
+            events.push(event(true, &DAMAGE_FOUND, &note));
+        }
+        Stage::Working(_) | Stage::Waiting(_) | Stage::Suspended | Stage::Over => {}
+    }
+    events
+}

@@ -1,0 +1,114 @@
+//! A connection to the API server that counts requests, and fails when a test says so.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context as TaskContext, Poll},
+};
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use kube::{
+    Client,
+    client::{Body, ClientBuilder},
+};
+use testbed::Shared;
+use tower::{BoxError, Layer, Service};
+
+/// What happens to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is not sent.
+    Unsent,
+    /// It is carried out, and the answer is lost.
+    Unanswered,
+}
+
+/// Counts the controller's requests, and spoils one of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line {
+    sent: Arc<AtomicUsize>,
+    writes: Arc<AtomicUsize>,
+    /// Which request is spoiled, counted from 1; 0 for none.
+    spoiled: Arc<AtomicUsize>,
+    unanswered: Arc<AtomicUsize>,
+}
+
+impl Line {
+    pub(crate) fn spoil(&self, request: usize, fault: Fault) {
+        self.sent.store(0, Ordering::SeqCst);
+        self.spoiled.store(request, Ordering::SeqCst);
+        self.unanswered
+            .store(usize::from(fault == Fault::Unanswered), Ordering::SeqCst);
+    }
+
+    pub(crate) fn sent(&self) -> usize {
+        self.sent.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn writes(&self) -> usize {
+        self.writes.load(Ordering::SeqCst)
+    }
+}
+
+impl<S> Layer<S> for Line {
+    type Service = Spoiler<S>;
+
+    fn layer(&self, inner: S) -> Spoiler<S> {
+        Spoiler {
+            inner,
+            line: self.clone(),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Spoiler<S> {
+    inner: S,
+    line: Line,
+}
+
+impl<S, B> Service<Request<Body>> for Spoiler<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+    B: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut TaskContext<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let number = self.line.sent.fetch_add(1, Ordering::SeqCst) + 1;
+        if request.method() != Method::GET {
+            self.line.writes.fetch_add(1, Ordering::SeqCst);
+        }
+        let spoiled = self.line.spoiled.load(Ordering::SeqCst) == number;
+        let unanswered = self.line.unanswered.load(Ordering::SeqCst) == 1;
+        if spoiled && !unanswered {
+            return Box::pin(async { Err("the line was cut before the request".into()) });
+        }
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            if spoiled {
+                return Err("the line was cut before the answer".into());
+            }
+            answer
+        })
+    }
+}
+
+/// A client on that line.
+pub(crate) async fn spoiled_client(kubernetes: &Shared, line: &Line) -> Result<Client> {
+    let mut config = kubernetes.config().await?;
+    config.default_retry = false;
+    Ok(ClientBuilder::try_from(config)?.with_layer(line).build())
+}
