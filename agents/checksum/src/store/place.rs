@@ -94,6 +94,8 @@ impl Location {
                     .synchronous(SqliteSynchronous::Normal)
                     .busy_timeout(BUSY)
                     .pragma("cache_size", "-16384")
+                    // A pod has no folder for temporary files, and what is sorted is small.
+                    .pragma("temp_store", "MEMORY")
                     .disable_statement_logging(),
             ),
             Self::Mysql { server, .. } => Place::Mysql(server.options()),

@@ -62,7 +62,7 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
         })
         .await?;
         let store = case
-            .kubectl(&["get", "claim/home-store", "--output=name"])
+            .kubectl(&["get", "pvc/home-store", "--output=name"])
             .await;
         ensure!(store.is_ok(), "the checksums went with the runs");
         Ok(())
