@@ -49,7 +49,7 @@ fn a_finished_run_is_not_carried_out_again_but_told_again() {
 fn a_killed_coordinator_is_gone_on_from_and_reads_nothing_twice_that_was_stored() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");
-    config["spec"]["maxThroughput"] = json!(2000);
+    config["spec"]["maxThroughput"] = json!(500);
     let mut child = pod.start(&config);
     pod.until_stored(&mut child, 50);
     child.kill().unwrap();
@@ -72,7 +72,7 @@ fn a_killed_coordinator_is_gone_on_from_and_reads_nothing_twice_that_was_stored(
 fn a_signal_ends_it_soon_with_a_failure_so_that_the_job_starts_it_again() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");
-    config["spec"]["maxThroughput"] = json!(2000);
+    config["spec"]["maxThroughput"] = json!(500);
     let mut child = pod.start(&config);
     pod.until_stored(&mut child, 10);
     pod::terminate(&child);
@@ -101,7 +101,7 @@ fn suspension_stops_reading_and_its_end_goes_on() {
 fn a_cancelled_run_ends_and_the_next_makes_no_false_alarm() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");
-    config["spec"]["maxThroughput"] = json!(2000);
+    config["spec"]["maxThroughput"] = json!(500);
     let mut child = pod.start(&config);
     pod.until_stored(&mut child, 10);
     config["spec"]["cancel"] = json!(true);
@@ -120,7 +120,7 @@ fn a_cancelled_run_ends_and_the_next_makes_no_false_alarm() {
 fn a_run_whose_object_is_gone_is_given_up_by_the_next_of_its_namespace() {
     let pod = Pod::with(300);
     let mut config = pod.config("gone");
-    config["spec"]["maxThroughput"] = json!(2000);
+    config["spec"]["maxThroughput"] = json!(500);
     let mut child = pod.start(&config);
     pod.until_stored(&mut child, 10);
     child.kill().unwrap();
@@ -135,7 +135,7 @@ fn a_run_of_another_namespace_is_waited_for() {
     let pod = Pod::with(300);
     let mut config = pod.config("theirs");
     config["spec"]["run"] = json!("elsewhere/theirs");
-    config["spec"]["maxThroughput"] = json!(2000);
+    config["spec"]["maxThroughput"] = json!(500);
     let mut child = pod.start(&config);
     pod.until_stored(&mut child, 10);
     child.kill().unwrap();
@@ -169,7 +169,7 @@ fn an_empty_mount_ends_the_run_and_forgets_nothing() {
 fn a_store_in_use_is_waited_for_and_a_folder_that_is_not_there_ends_the_run() {
     let pod = Pod::with(300);
     let mut slow = pod.config("slow");
-    slow["spec"]["maxThroughput"] = json!(2000);
+    slow["spec"]["maxThroughput"] = json!(500);
     let mut first = pod.start(&slow);
     pod.until_stored(&mut first, 10);
     let other = pod.beside("other");

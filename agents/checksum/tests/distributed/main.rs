@@ -52,7 +52,7 @@ async fn damage_and_unreadable_files_are_told_as_in_one_process() -> Result<()> 
 async fn a_killed_worker_costs_time_but_no_file() -> Result<()> {
     let site = Site::with(300).await?;
     let mut config = site.config("run");
-    config["spec"]["maxThroughputPerWorker"] = json!(1500);
+    config["spec"]["maxThroughputPerWorker"] = json!(400);
     let slow = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
     site.until_stored(20).await?;
@@ -75,7 +75,7 @@ async fn a_killed_worker_costs_time_but_no_file() -> Result<()> {
 async fn redis_that_loses_everything_costs_time_but_no_file() -> Result<()> {
     let site = Site::with(300).await?;
     let mut config = site.config("run");
-    config["spec"]["maxThroughput"] = json!(2500);
+    config["spec"]["maxThroughput"] = json!(500);
     let worker = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
     site.until_stored(20).await?;
@@ -94,7 +94,7 @@ async fn redis_that_loses_everything_costs_time_but_no_file() -> Result<()> {
 async fn a_killed_coordinator_is_gone_on_from_by_the_next() -> Result<()> {
     let site = Site::with(300).await?;
     let mut config = site.config("run");
-    config["spec"]["maxThroughputPerWorker"] = json!(2500);
+    config["spec"]["maxThroughputPerWorker"] = json!(500);
     let _worker = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
     site.until_stored(20).await?;
@@ -130,7 +130,7 @@ async fn what_is_no_pack_is_left_among_the_dead_and_stops_nobody() -> Result<()>
 async fn suspension_stops_all_workers_and_its_end_goes_on() -> Result<()> {
     let site = Site::with(300).await?;
     let mut config = site.config("run");
-    config["spec"]["maxThroughputPerWorker"] = json!(2500);
+    config["spec"]["maxThroughputPerWorker"] = json!(500);
     let worker = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
     site.until_stored(20).await?;
