@@ -131,15 +131,6 @@ impl View {
         row.map_or(Ok(0), |mut row| Ok(row.int()?.cast_unsigned()))
     }
 
-    /// The run that verified the file which was verified least recently; none if none was.
-    pub async fn oldest_verification(&self) -> Result<Option<RunId>, Error> {
-        let select = "SELECT MIN(read_run) FROM orrery_files WHERE fs = ? AND read_run > 0";
-        let mut link = self.links.lend().await?;
-        let row = link.fetch_one(select, &values![self.fs]).await?;
-        link.give_back();
-        row.map_or(Ok(None), |mut row| row.int_or_null())
-    }
-
     /// Files that a run could not verify, by path.
     pub async fn problems(&self, run: RunId, limit: u32) -> Result<Vec<Problem>, Error> {
         let select = "SELECT path, outcome, why FROM orrery_problems WHERE fs = ? AND run = ? ORDER BY path LIMIT ?";
