@@ -31,6 +31,8 @@ const PAGE: u32 = 1000;
 const ALL: u32 = u32::MAX;
 /// Parts of the listing that are compared at once: one is read while another is written.
 const SYNC_CONCURRENCY: usize = 2;
+/// Rows in one statement while they are compared.
+const SYNC_ROWS: usize = 10_000;
 /// Results that are stored together, at most; what is there is stored without waiting for more.
 const BATCH: usize = 5000;
 
@@ -98,6 +100,8 @@ async fn local(args: &Local) -> Result<u8, Error> {
         medium: args.medium,
         packs: Sizes::default(),
         sync_concurrency: SYNC_CONCURRENCY,
+        sync_rows: SYNC_ROWS,
+        writers: 1,
         batch: BATCH,
         stop_after_sync: args.stop_after.is_some(),
     };
