@@ -5,6 +5,7 @@
 //! What each subcommand does. In: arguments. Out: text on standard output, and an exit code. Touches what its parts touch.
 
 mod progress;
+mod snapshot;
 pub mod stores;
 
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver, Verify};
 use crate::engine::{self, Ended, Job, Shared, Unresolved};
+use crate::gpfs::{self, FileSystem};
 use crate::list::exclude::{BadPattern, Excludes};
 use crate::pack::Sizes;
 use crate::path::RelativePath;
@@ -51,6 +53,9 @@ pub enum Error {
     /// Where the store is to be.
     #[error(transparent)]
     Place(#[from] stores::Error),
+    /// A file system with snapshots of its own.
+    #[error(transparent)]
+    Gpfs(#[from] gpfs::Error),
     /// Standard output.
     #[error("failed to write")]
     Write(#[from] io::Error),
@@ -68,6 +73,7 @@ impl Error {
             | Self::Run(_)
             | Self::Store(_)
             | Self::Place(_)
+            | Self::Gpfs(_)
             | Self::Write(_)
             | Self::NoWarning(_) => 3,
         }
@@ -120,8 +126,11 @@ async fn local(args: &Local) -> Result<u8, Error> {
     let shared = Arc::new(Shared::new(args.max_throughput, Instant::now()));
     let running = async {
         let store = Store::open(&location, 1).await?;
+        if let Some(snapshots) = FileSystem::find(&args.gpfs, &args.path, &shared).await? {
+            return snapshot::run(&snapshots, job, &store, what, unresolved, &shared).await;
+        }
         let run = engine::begin(&store, &what, unresolved).await?;
-        engine::run(&job, &store, run, &shared).await
+        Ok(engine::run(&job, &store, run, &shared).await?)
     };
     let telling = progress::tell(&shared, args.output, args.quiet);
     let ended = tokio::select! {

@@ -99,6 +99,14 @@ impl Dialect {
         }
     }
 
+    /// How many rows one statement adds at most: more are no faster, and cost memory on both sides.
+    pub(super) fn added_rows(self) -> usize {
+        match self {
+            Self::Sqlite => 1000,
+            Self::Mysql => 2000,
+        }
+    }
+
     /// How many rows one statement may name by their keys. MariaDB takes a long list for a table of its own from 1,000 on,
     /// and MySQL no longer looks keys up one by one from some ten thousand on.
     pub(super) fn named_rows(self) -> usize {

@@ -112,7 +112,7 @@ impl Store {
             store: self,
             run,
             part,
-            rows: rows.clamp(1, self.view.dialect.values() / COLUMNS),
+            rows: rows.clamp(1, self.view.dialect.added_rows()),
             link: None,
             sum: Part::default(),
         }

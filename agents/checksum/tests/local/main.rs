@@ -2,6 +2,7 @@
 //! The program as users run it: what it finds, what it forgets, how it ends.
 
 mod faults;
+mod gpfs;
 mod tree;
 
 use std::ffi::OsStr;

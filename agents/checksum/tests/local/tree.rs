@@ -121,10 +121,15 @@ impl Tree {
 
     /// `local` over the tree.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_over(&self.root(), args)
+    }
+
+    /// `local` over a folder of it.
+    pub(crate) fn command_over(&self, folder: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
         command
             .arg("local")
-            .arg(self.root())
+            .arg(folder)
             .arg("--store")
             .arg(self.store());
         command.args(["--output", "json"]).args(args);
@@ -250,4 +255,9 @@ pub(crate) fn is_root() -> bool {
 
 pub(crate) fn remove(path: &Path) {
     fs::remove_file(path).unwrap();
+}
+
+pub(crate) fn terminate(child: &Child) {
+    let killed = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(killed.unwrap().success());
 }
