@@ -217,6 +217,7 @@ impl Coordinator {
         let folders = &self.args.folders;
         if let Ok(queue) = told.queue_of(&owner.uid, what.snapshot.as_deref(), folders) {
             engine::clean_up(&queue).await;
+            let _ = queue.inspector().clear().await; // as good as it goes: nobody reads it any more
         }
     }
 

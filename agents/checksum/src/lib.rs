@@ -23,6 +23,7 @@ pub mod report;
 pub mod result;
 pub mod schedule;
 pub mod spill;
+pub mod split;
 pub mod state;
 pub mod store;
 pub mod verify;

@@ -16,6 +16,7 @@ use crate::algorithm::{Algorithm, Hasher};
 use crate::entry::Attributes;
 use crate::judge::Reading;
 use crate::path::RelativePath;
+use crate::split::{self, PieceSum, Span};
 
 /// The kernel takes paths of less than this.
 const PATH_MAX: usize = 4096;
@@ -137,42 +138,83 @@ impl<'a> Reader<'a> {
     /// Reads a file from end to end. What moves is not taken for damage: only a file that is as it was listed, before and
     /// after, has a digest.
     pub fn read(&mut self, task: &Task, algorithms: &[Algorithm]) -> Result<Reading, Stopped> {
+        let hashers = algorithms.iter().map(|it| it.hasher()).collect();
+        let read = self.hash(task, None, hashers)?;
+        Ok(read.map_or_else(
+            |reading| reading,
+            |(hashers, bytes)| Reading::Read {
+                digests: hashers.into_iter().map(Hasher::finish).collect(),
+                bytes,
+            },
+        ))
+    }
+
+    /// Reads a piece of a file, by the same rules.
+    pub fn read_piece(
+        &mut self,
+        task: &Task,
+        span: Span,
+    ) -> Result<Result<PieceSum, Reading>, Stopped> {
+        let hashers = vec![split::hasher(span.offset)];
+        let read = self.hash(task, Some(span), hashers)?;
+        Ok(read.and_then(|(hashers, end)| {
+            let node = hashers.first().and_then(split::node);
+            match (node, task.attributes) {
+                (Some(node), Some(Attributes { size, .. }))
+                    if end == span.offset.saturating_add(span.length) =>
+                {
+                    Ok(PieceSum { span, size, node })
+                }
+                _ => Err(moving("changed since it was listed")),
+            }
+        }))
+    }
+
+    /// The hashers after all was read, and where that ended; or what came of it instead.
+    fn hash(
+        &mut self,
+        task: &Task,
+        span: Option<Span>,
+        mut hashers: Vec<Hasher>,
+    ) -> Result<Result<(Vec<Hasher>, u64), Reading>, Stopped> {
         let opened = self.root.file(&task.path);
         let file = match opened {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => {
-                return Ok(moving("gone since it was listed"));
+                return Ok(Err(moving("gone since it was listed")));
             }
-            Err(error) => return Ok(failed("failed to open", error)),
+            Err(error) => return Ok(Err(failed("failed to open", error))),
         };
         let before = match look(&file) {
             Ok(Some(before)) => before,
-            Ok(None) => return Ok(moving("no longer a regular file")),
-            Err(error) => return Ok(failed("failed to look at", error)),
+            Ok(None) => return Ok(Err(moving("no longer a regular file"))),
+            Err(error) => return Ok(Err(failed("failed to look at", error))),
         };
         if let Some(listed) = task.attributes
             && !(before.size == listed.size && listed.has_time_of(&before))
         {
-            return Ok(moving("changed since it was listed"));
+            return Ok(Err(moving("changed since it was listed")));
         }
-        let mut hashers: Vec<_> = algorithms.iter().map(|it| it.hasher()).collect();
         let source = content::Content::new(&file, before.size, self.medium);
-        let bytes = match self.buffers.feed(source, self.pace, &mut hashers)? {
-            Ok(bytes) => bytes,
+        let source = match span {
+            Some(span) => source.only(span),
+            None => source,
+        };
+        let end = match self.buffers.feed(source, self.pace, &mut hashers)? {
+            Ok(end) => end,
             Err((offset, error)) => {
                 let error = io::Error::from(error);
                 let why = format!("failed to read at byte {offset}: {error}");
-                return Ok(Reading::Failed { why });
+                return Ok(Err(Reading::Failed { why }));
             }
         };
-        match look(&file) {
-            Ok(Some(after)) if after == before && bytes == before.size => Ok(Reading::Read {
-                digests: hashers.into_iter().map(Hasher::finish).collect(),
-                bytes,
-            }),
-            Ok(_) => Ok(moving("changed while it was read")),
-            Err(error) => Ok(failed("failed to look again at", error)),
-        }
+        Ok(match look(&file) {
+            Ok(Some(after)) if after == before && (span.is_some() || end == before.size) => {
+                Ok((hashers, end))
+            }
+            Ok(_) => Err(moving("changed while it was read")),
+            Err(error) => Err(failed("failed to look again at", error)),
+        })
     }
 }
 
@@ -267,6 +309,51 @@ mod tests {
                 Reading::Read { digests, bytes }
             );
         }
+    }
+
+    #[test]
+    fn pieces_of_a_file_make_its_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let content: Vec<u8> = (0..3 * BLOCK + 77).map(|n| n.to_le_bytes()[1]).collect();
+        files::write(folder.path().join("a"), &content).unwrap();
+        let task = task(&root, b"a");
+        for medium in [Medium::Cache, Medium::Device] {
+            let mut reader = Reader::new(&root, medium, &|_| true);
+            let mut pieces = split::Pieces::default();
+            let mut whole = None;
+            for span in split::spans(content.len() as u64, 1).unwrap() {
+                let sum = reader.read_piece(&task, span).unwrap().unwrap();
+                whole = pieces.add(task.path.key(), sum);
+            }
+            let digest = Algorithm::Blake3.digest(&content);
+            assert_eq!(whole, Some((digest, content.len() as u64)));
+        }
+        files::write(folder.path().join("a"), "short").unwrap();
+        let mut reader = Reader::new(&root, Medium::Cache, &|_| true);
+        let span = Span {
+            offset: 0,
+            length: BLOCK as u64,
+        };
+        let gone = reader.read_piece(&task, span).unwrap();
+        assert!(matches!(gone, Err(Reading::Moving { .. })), "{gone:?}");
+    }
+
+    #[test]
+    fn holes_are_read_as_zeros() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let file = files::File::create(folder.path().join("a")).unwrap();
+        file.set_len(5 * BLOCK as u64 + 1).unwrap();
+        let digests: Vec<_> = Algorithm::ALL
+            .iter()
+            .map(|it| it.digest(&vec![0; 5 * BLOCK + 1]))
+            .collect();
+        let bytes = 5 * BLOCK as u64 + 1;
+        assert_eq!(
+            read(&root, &task(&root, b"a")),
+            Reading::Read { digests, bytes }
+        );
     }
 
     #[test]

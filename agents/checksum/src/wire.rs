@@ -14,6 +14,7 @@ use crate::algorithm::{Algorithm, Digest};
 use crate::entry::Attributes;
 use crate::judge::Reading;
 use crate::path::Key;
+use crate::split::{PieceSum, Span};
 use crate::store::FileResult;
 
 /// Packs have a few levels; deeper ones are an attack.
@@ -45,6 +46,8 @@ pub struct PackFile {
     pub attributes: Option<Attributes>,
     /// What its checksum on record was computed with, if that is something else.
     pub other: Option<Algorithm>,
+    /// The piece to be read, if not all of it.
+    pub span: Option<Span>,
 }
 
 /// What came of a pack.
@@ -54,6 +57,15 @@ pub struct BackPack {
     pub files: Vec<(u64, Vec<u8>)>,
     /// All that came of each file of a pack of ours.
     pub results: Vec<FileResult>,
+    /// What pieces of files hashed to.
+    pub pieces: Vec<(Key, PieceSum)>,
+}
+
+impl BackPack {
+    /// Whether there is nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.results.is_empty() && self.pieces.is_empty()
+    }
 }
 
 /// Why bytes are no pack.
@@ -118,7 +130,8 @@ impl PackFile {
     fn encode(&self, out: &mut Vec<u8>) {
         let more = u32::from(self.key.is_some())
             + 2 * u32::from(self.attributes.is_some())
-            + u32::from(self.other.is_some());
+            + u32::from(self.other.is_some())
+            + 2 * u32::from(self.span.is_some());
         map(out, 2 + more);
         number(out, "ID", self.id);
         text(out, "Path", &self.path);
@@ -132,6 +145,9 @@ impl PackFile {
         }
         if let Some(other) = self.other {
             number(out, "Other", other.id().unsigned_abs());
+        }
+        if let Some(span) = self.span {
+            encode_span(out, span);
         }
     }
 
@@ -148,6 +164,10 @@ impl PackFile {
                 ctime: mtime,
             }),
             other: algorithm(value, "Other")?,
+            span: match find(value, "Offset") {
+                Some(_) => Some(decode_span(value)?),
+                None => None,
+            },
         })
     }
 }
@@ -156,7 +176,11 @@ impl BackPack {
     /// As a job carries it.
     pub fn encode(&self) -> String {
         let mut out = Vec::new();
-        map(&mut out, if self.results.is_empty() { 1 } else { 2 });
+        let more = [self.results.is_empty(), self.pieces.is_empty()];
+        map(
+            &mut out,
+            1 + more.map(|empty| u32::from(!empty)).iter().sum::<u32>(),
+        );
         list(&mut out, "Files", self.files.len());
         for (id, checksum) in &self.files {
             map(&mut out, 2);
@@ -167,6 +191,16 @@ impl BackPack {
             list(&mut out, "Results", self.results.len());
             for (key, reading) in &self.results {
                 encode_result(&mut out, *key, reading);
+            }
+        }
+        if !self.pieces.is_empty() {
+            list(&mut out, "Pieces", self.pieces.len());
+            for (key, PieceSum { span, size, node }) in &self.pieces {
+                map(&mut out, 5);
+                binary(&mut out, "Key", key.as_bytes());
+                encode_span(&mut out, *span);
+                number(&mut out, "Size", *size);
+                binary(&mut out, "Node", node);
             }
         }
         STANDARD_NO_PAD.encode(out)
@@ -187,8 +221,35 @@ impl BackPack {
                 pack.results.push((key, decode_reading(result)?));
             }
         }
+        if find(&value, "Pieces").is_some() {
+            for piece in array(&value, "Pieces")? {
+                let key = key(piece)?.ok_or(Error::Field("Key"))?;
+                pack.pieces.push((key, decode_piece(piece)?));
+            }
+        }
         Ok(pack)
     }
+}
+
+fn encode_span(out: &mut Vec<u8>, span: Span) {
+    number(out, "Offset", span.offset);
+    number(out, "Length", span.length);
+}
+
+fn decode_span(value: &ValueRef<'_>) -> Result<Span, Error> {
+    Ok(Span {
+        offset: whole(value, "Offset")?,
+        length: whole(value, "Length")?,
+    })
+}
+
+fn decode_piece(value: &ValueRef<'_>) -> Result<PieceSum, Error> {
+    let node = bytes(value, "Node")?;
+    Ok(PieceSum {
+        span: decode_span(value)?,
+        size: whole(value, "Size")?,
+        node: node.try_into().map_err(|_| Error::Field("Node"))?,
+    })
 }
 
 fn encode_result(out: &mut Vec<u8>, key: Key, reading: &Reading) {
@@ -394,6 +455,10 @@ mod tests {
                     ctime: -7,
                 }),
                 other: Some(Algorithm::Sha1),
+                span: Some(Span {
+                    offset: 1 << 30,
+                    length: 1 << 20,
+                }),
             }],
         }
     }
@@ -406,7 +471,7 @@ mod tests {
         assert_eq!(theirs.encode(), STANDARD_NO_PAD.encode(THEIRS));
         let answer = BackPack {
             files: vec![(300, vec![1, 2])],
-            results: vec![],
+            ..BackPack::default()
         };
         let bytes = b"\x81\xa5Files\x91\x82\xa2ID\xcd\x01\x2c\xa8Checksum\xc4\x02\x01\x02";
         assert_eq!(answer.encode(), STANDARD_NO_PAD.encode(bytes));
@@ -424,6 +489,17 @@ mod tests {
                 (key, Reading::Moving { why: "gone".into() }),
                 (key, Reading::Failed { why: "EIO".into() }),
             ],
+            pieces: vec![(
+                key,
+                PieceSum {
+                    span: Span {
+                        offset: 0,
+                        length: 1 << 20,
+                    },
+                    size: 1 << 40,
+                    node: [7; 32],
+                },
+            )],
         };
         assert_eq!(BackPack::decode(&back.encode()), Ok(back));
     }

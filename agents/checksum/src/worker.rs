@@ -30,10 +30,11 @@ use crate::engine::Shared;
 use crate::engine::adapt::Adapt;
 use crate::judge::Reading;
 use crate::metrics::Metrics;
-use crate::path::RelativePath;
+use crate::path::{Key, RelativePath};
 use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload, result_job};
-use crate::read::{Medium, Reader, Root, Task};
+use crate::read::{Medium, Reader, Root, Stopped, Task};
 use crate::result::explained;
+use crate::split::PieceSum;
 use crate::wire::{BackPack, PackFile, WorkPack};
 
 /// The most files that are read at once where nobody says how many.
@@ -284,7 +285,7 @@ impl Crew {
                 .await;
         };
         let mut then = Vec::new();
-        if !results.files.is_empty() || !results.results.is_empty() {
+        if !results.is_empty() {
             then.push(result_job(&self.queue.results(), &results));
         }
         if !rest.files.is_empty() {
@@ -400,11 +401,14 @@ fn read(root: &Root, shared: &Shared, medium: Medium, pack: WorkPack) -> (BackPa
         shared.reading.fetch_add(1, Ordering::Relaxed);
         let reading = read_one(&mut reader, &file, pack.algorithm);
         shared.reading.fetch_sub(1, Ordering::Relaxed);
-        let Some(reading) = reading else {
-            rest.push(file);
-            break;
-        };
-        add(&mut done, &file, reading);
+        match reading {
+            Ok(Came::File(reading)) => add(&mut done, &file, reading),
+            Ok(Came::Piece(key, sum)) => done.pieces.push((key, sum)),
+            Err(Stopped) => {
+                rest.push(file);
+                break;
+            }
+        }
     }
     rest.extend(files);
     let rest = WorkPack {
@@ -416,20 +420,29 @@ fn read(root: &Root, shared: &Shared, medium: Medium, pack: WorkPack) -> (BackPa
     (done, rest)
 }
 
-/// None when all reading ends.
+/// What came of reading.
+enum Came {
+    File(Reading),
+    Piece(Key, PieceSum),
+}
+
 fn read_one(
     reader: &mut Reader<'_>,
     file: &PackFile,
     algorithm: Option<Algorithm>,
-) -> Option<Reading> {
+) -> Result<Came, Stopped> {
     let path = file.path.strip_prefix(b"/").unwrap_or(&file.path);
     let task = Task {
         path: RelativePath::new(path),
         attributes: file.attributes,
     };
+    if let (Some(span), Some(key)) = (file.span, file.key) {
+        let read = reader.read_piece(&task, span)?;
+        return Ok(read.map_or_else(Came::File, |sum| Came::Piece(key, sum)));
+    }
     let mut algorithms = vec![algorithm.unwrap_or(Algorithm::Sha1)];
     algorithms.extend(file.other);
-    reader.read(&task, &algorithms).ok()
+    reader.read(&task, &algorithms).map(Came::File)
 }
 
 /// An original coordinator is told of what could be read, and nothing else.

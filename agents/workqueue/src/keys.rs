@@ -92,6 +92,11 @@ impl Namespace {
         format!("{}jobs:*:inprogress", glob_escaped(&self.prefix))
     }
 
+    /// Matches all there is.
+    pub(crate) fn all_pattern(&self) -> String {
+        format!("{}*", glob_escaped(&self.prefix))
+    }
+
     /// Matches what marks jobs of one name as unique.
     pub(crate) fn unique_pattern(&self, name: &str) -> String {
         let name = glob_escaped(name);

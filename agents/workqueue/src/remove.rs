@@ -41,10 +41,7 @@ impl Inspector {
             let rest = key.strip_prefix(&marker);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
         }));
-        for keys in doomed.chunks(KEYS_AT_ONCE) {
-            let mut command = redis::cmd("UNLINK");
-            removed += self.client.query::<u64>(command.arg(keys)).await?;
-        }
+        removed += self.unlink(&doomed).await?;
         for set in [space.retry(), space.scheduled(), space.dead()] {
             removed += self.remove_members(&set, name).await?;
         }
@@ -54,6 +51,22 @@ impl Inspector {
     async fn forget(&self, set: &str, name: &str) -> Result<u64, Error> {
         let mut command = redis::cmd("SREM");
         self.client.query(command.arg(set).arg(name)).await
+    }
+
+    /// Removes all there is in the namespace, pools included. Tells how many keys that were. Only for a namespace that
+    /// nobody uses any more.
+    pub async fn clear(&self) -> Result<u64, Error> {
+        let doomed = keys(&self.client, &self.namespace.all_pattern()).await?;
+        self.unlink(&doomed).await
+    }
+
+    async fn unlink(&self, doomed: &[String]) -> Result<u64, Error> {
+        let mut removed = 0;
+        for keys in doomed.chunks(KEYS_AT_ONCE) {
+            let mut command = redis::cmd("UNLINK");
+            removed += self.client.query::<u64>(command.arg(keys)).await?;
+        }
+        Ok(removed)
     }
 
     async fn remove_members(&self, set: &str, name: &str) -> Result<u64, Error> {

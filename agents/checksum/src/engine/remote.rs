@@ -5,9 +5,11 @@
 //! Reading by others: packs go to a queue, and what workers found comes back. Only the store counts: what is lost on the way
 //! is sent again, and a queue that is away is waited for.
 
+mod source;
+
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
@@ -20,11 +22,12 @@ use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
 use super::work::give_up;
 use super::{Error, Job, Shared};
 use crate::judge::Reading;
-use crate::pack::Packer;
-use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload};
+use crate::queue::{COMPUTE, Contact, LIMIT, Queue, payload};
 use crate::schedule::{Schedule, Seen};
-use crate::store::{FileResult, Pending, Run, Store};
-use crate::wire::{BackPack, PackFile, WorkPack, id_of};
+use crate::split::Pieces;
+use crate::store::{FileResult, Run, Store};
+use crate::wire::BackPack;
+use source::Source;
 
 /// Rows that are asked for at once.
 const PAGE: u32 = 4000;
@@ -66,6 +69,7 @@ pub(super) async fn work(
         shared,
         pool: &pool,
         contact: Contact::default(),
+        pieces: Mutex::default(),
     };
     let stop = CancellationToken::new();
     let serving = (0..job.writers_to(store)).map(|_| remote.take_results(run));
@@ -109,6 +113,8 @@ struct Remote<'a> {
     shared: &'a Arc<Shared>,
     pool: &'a Pool,
     contact: Contact,
+    /// Of large files. Who goes on with the run reads them again.
+    pieces: Mutex<Pieces>,
 }
 
 impl Remote<'_> {
@@ -295,7 +301,16 @@ impl Remote<'_> {
                 batch.results.push((key, Reading::Read { digests, bytes }));
             }
         }
-        batch.results.extend(pack.results);
+        for (key, reading) in pack.results {
+            self.pieces().forget(key);
+            batch.results.push((key, reading));
+        }
+        for (key, sum) in pack.pieces {
+            if let Some((digest, bytes)) = self.pieces().add(key, sum) {
+                let digests = vec![digest];
+                batch.results.push((key, Reading::Read { digests, bytes }));
+            }
+        }
         batch.taken.push(taken);
         Ok(())
     }
@@ -342,6 +357,10 @@ impl Remote<'_> {
         Ok(is_crowded)
     }
 
+    fn pieces(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn trouble(&self, error: &workqueue::Error) {
         self.contact.lost(self.shared, error).await;
     }
@@ -352,62 +371,4 @@ impl Remote<'_> {
 struct Batch {
     results: Vec<FileResult>,
     taken: Vec<Taken>,
-}
-
-/// Packs of all that is still to be read.
-struct Source<'a> {
-    remote: &'a Remote<'a>,
-    run: &'a Run,
-    packer: Packer,
-    pending: std::vec::IntoIter<Pending>,
-    after: Option<crate::path::Key>,
-    is_over: bool,
-}
-
-impl<'a> Source<'a> {
-    fn new(remote: &'a Remote<'a>, run: &'a Run) -> Self {
-        Self {
-            remote,
-            run,
-            packer: Packer::new(remote.job.packs),
-            pending: Vec::new().into_iter(),
-            after: None,
-            is_over: false,
-        }
-    }
-
-    async fn next(&mut self) -> Result<Option<NewJob>, Error> {
-        loop {
-            for file in self.pending.by_ref() {
-                if let Some(pack) = self.packer.add(file) {
-                    return Ok(Some(self.job(&pack)));
-                }
-            }
-            if self.is_over {
-                return Ok(self.packer.rest().map(|pack| self.job(&pack)));
-            }
-            let view = self.remote.store.view();
-            let (pending, last) = view.pending(self.run, self.after, PAGE).await?;
-            (self.pending, self.after, self.is_over) = (pending.into_iter(), last, last.is_none());
-        }
-    }
-
-    fn job(&self, pack: &[Pending]) -> NewJob {
-        let algorithm = self.run.what.algorithm;
-        pack_job(&WorkPack {
-            file_system: self.remote.queue.file_system.clone(),
-            snapshot: self.remote.queue.snapshot.clone(),
-            algorithm: Some(algorithm),
-            files: pack
-                .iter()
-                .map(|file| PackFile {
-                    id: id_of(file.key),
-                    path: [b"/", file.task.path.as_bytes()].concat(),
-                    key: Some(file.key),
-                    attributes: file.task.attributes,
-                    other: file.algorithm.filter(|it| *it != algorithm),
-                })
-                .collect(),
-        })
-    }
 }

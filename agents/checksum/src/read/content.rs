@@ -10,6 +10,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Medium, Pace, Stopped};
 use crate::algorithm::Hasher;
+use crate::split::Span;
 
 /// One read. Larger ones are no faster.
 pub(super) const BLOCK: usize = 1 << 20;
@@ -68,6 +69,8 @@ pub(super) struct Content<'a> {
     size: u64,
     way: Way,
     offset: u64,
+    /// Nothing is read beyond this.
+    end: u64,
 }
 
 impl<'a> Content<'a> {
@@ -86,7 +89,16 @@ impl<'a> Content<'a> {
             size,
             way,
             offset: 0,
+            end: u64::MAX,
         }
+    }
+
+    /// Only this of it, which begins where reads past the cache may begin. The last piece is read to where the file ends.
+    pub(super) fn only(mut self, span: Span) -> Self {
+        self.offset = span.offset;
+        let end = span.offset.saturating_add(span.length);
+        self.end = if end >= self.size { u64::MAX } else { end };
+        self
     }
 
     /// The next block; nothing at the end.
@@ -95,11 +107,12 @@ impl<'a> Content<'a> {
         let is_over = self.offset > 0
             && self.offset == self.size
             && !self.offset.is_multiple_of(BLOCK as u64);
-        if is_over {
+        if is_over || self.offset >= self.end {
             return Ok(0);
         }
+        let room = usize::try_from(self.end - self.offset).unwrap_or(BLOCK);
         let read = self
-            .read(block.all())
+            .read(&mut block.all()[..room.min(BLOCK)])
             .map_err(|error| (self.offset, error))?;
         if self.way == Way::DropBehind {
             let length = std::num::NonZeroU64::new(read as u64);

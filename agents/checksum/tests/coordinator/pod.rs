@@ -19,8 +19,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Everything here takes a second or two; two cores may be busy with other things.
-const PATIENCE: Duration = Duration::from_secs(50);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(50);
 
+#[derive(Clone)]
 pub(crate) struct Pod {
     pub(crate) folder: Arc<TempDir>,
     name: String,
@@ -57,7 +58,7 @@ impl Pod {
         Self::named(self.folder.clone(), name)
     }
 
-    fn own(&self, file: &str) -> PathBuf {
+    pub(crate) fn own(&self, file: &str) -> PathBuf {
         self.folder.path().join(&self.name).join(file)
     }
 
@@ -110,7 +111,9 @@ impl Pod {
         };
         command.arg(role).args(more);
         command.args(["--pod-uid", "pod", "--config-poll", "50ms"]);
-        command.arg("--admin-address").arg(free().to_string());
+        let admin = free().to_string();
+        fs::write(self.own("admin"), &admin).unwrap();
+        command.arg("--admin-address").arg(admin);
         command.arg("--control-address").arg(free().to_string());
         command.arg("--config-folder").arg(self.own("config"));
         command.arg("--tls-folder").arg(self.own("tls"));
@@ -153,8 +156,9 @@ impl Pod {
 
     /// The bytes of all files.
     pub(crate) fn size(&self) -> u64 {
-        let folders = fs::read_dir(self.root()).unwrap();
-        let files = folders.flat_map(|folder| fs::read_dir(folder.unwrap().path()).unwrap());
+        let folders = fs::read_dir(self.root()).unwrap().map(Result::unwrap);
+        let folders = folders.filter(|it| it.file_type().unwrap().is_dir());
+        let files = folders.flat_map(|folder| fs::read_dir(folder.path()).unwrap());
         files
             .map(|file| file.unwrap().metadata().unwrap().len())
             .sum()

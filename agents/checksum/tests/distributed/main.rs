@@ -5,19 +5,20 @@
 #[expect(dead_code, reason = "shared with other tests, which use the rest")]
 mod pod;
 mod site;
+mod watch;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use site::Site;
+use site::{Running, Site};
 
 #[tokio::test]
 async fn workers_read_what_a_coordinator_sends_and_leave_nothing_in_redis() -> Result<()> {
     let site = Site::with(300).await?;
     let config = site.config("run");
-    let _workers = [
+    let workers = [
         site.worker("worker-1", &config),
         site.worker("worker-2", &config),
     ];
@@ -25,10 +26,177 @@ async fn workers_read_what_a_coordinator_sends_and_leave_nothing_in_redis() -> R
     let files = report.files.unwrap_or_default();
     assert_eq!((files.total, files.new, files.remaining), (300, 300, 0));
     assert_eq!(report.result.unwrap().reason, "Verified");
-    site.until("no key of the run is left", || async {
-        Ok(site.keys().await?.is_empty())
-    })
-    .await
+    for worker in workers {
+        worker.terminated().await?;
+    }
+    assert_eq!(site.keys().await?, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_large_file_is_read_in_pieces_by_several_workers_and_is_the_same_file() -> Result<()> {
+    let site = Site::with(10).await?;
+    // Pieces of 2 MiB.
+    let content: Vec<u8> = (0..(20_u32 << 20) + 5)
+        .map(|n| (n >> 10).to_le_bytes()[0])
+        .collect();
+    std::fs::write(site.pod.root().join("large"), &content)?;
+    let mut config = site.config("run");
+    config["spec"]["tuning"]["packBytes"] = json!(64 << 10);
+    config["spec"]["maxThroughputPerWorker"] = json!(4 << 20);
+    let workers = [
+        site.worker("worker-1", &config),
+        site.worker("worker-2", &config),
+    ];
+    let report = site.run(&config).await?;
+    let files = report.files.unwrap();
+    assert_eq!((files.new, files.unreadable), (11, 0));
+    assert_eq!(report.bytes_read, site.pod.total());
+    assert_eq!(
+        site.checksum("large").await?,
+        blake3::hash(&content).to_hex().as_str()
+    );
+    for worker in &workers {
+        let read = worker.read()?;
+        ensure!(read > 4 << 20, "one of them read only {read} bytes");
+    }
+    // The same file whole, by one process.
+    config["spec"]["tuning"]["packBytes"] = json!(5 << 20);
+    config["uid"] = json!("second");
+    let _worker = site.worker("worker-3", &config);
+    let report = site.run(&config).await?;
+    assert_eq!(report.files.unwrap().verified, 11);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_reads_nothing_needs_no_worker() -> Result<()> {
+    let site = Site::with(100).await?;
+    let config = site.config("first");
+    let worker = site.worker("worker-1", &config);
+    site.run(&config).await?;
+    drop(worker);
+    let mut config = site.config("second");
+    config["spec"]["mode"] = json!("Incremental");
+    let report = site.run(&config).await?;
+    assert_eq!(report.files.unwrap().not_selected, 100);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_an_object_that_is_gone_has_left_in_redis_goes_with_the_next_run() -> Result<()> {
+    let site = Site::with(300).await?;
+    let mut config = site.config("gone");
+    config["spec"]["maxThroughputPerWorker"] = json!(500);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    site.until_stored(20).await?;
+    drop((coordinator, worker)); // killed
+    let config = site.config("next");
+    let worker = site.worker("worker-2", &config);
+    let report = site.run(&config).await?;
+    assert_eq!(report.result.unwrap().reason, "Verified");
+    worker.terminated().await?;
+    let keys = site.keys().await?;
+    ensure!(
+        keys.iter().all(|key| key.contains("worker_pools")),
+        "{keys:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_limit_is_shared_by_those_who_read_and_follows_their_number() -> Result<()> {
+    let site = Site::with(300).await?;
+    let mut config = site.config("run");
+    config["spec"]["maxThroughput"] = json!(100);
+    let first = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    site.until_limit("100").await?;
+    let second = site.worker("worker-2", &config);
+    site.until_limit("50").await?;
+    second.terminated().await?;
+    site.until_limit("100").await?;
+    config["spec"]["maxThroughput"] = json!(null);
+    config["generation"] = json!(2);
+    site.pod.configure(&config);
+    site.until_limit("0").await?;
+    let report = site.ended(coordinator).await?;
+    assert_eq!(report.files.unwrap().new, 300);
+    drop(first);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_told_and_a_right_one_is_taken_up() -> Result<()> {
+    let site = Site::with(50).await?;
+    let config = site.config("run");
+    for (file, reason) in [
+        ("queue-password", "QueueUnreachable"),
+        ("store-password", "StoreRefused"),
+    ] {
+        site.credential(file, "wrong")?;
+        let coordinator = site.coordinator(&config);
+        let worker = site.worker("worker-1", &config);
+        site.pod.until_logged(reason);
+        if file == "queue-password" {
+            worker.pod.until_logged("refuses us");
+        }
+        site.credential(file, "testbed")?;
+        let report = site.ended(coordinator).await?;
+        assert_eq!(report.files.unwrap().new, 50, "{file}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_that_is_away_is_waited_for_in_every_state() -> Result<()> {
+    let mut site = Site::with(300).await?;
+    let server = testbed::mariadb::start().await?;
+    site.store_on(&server);
+    let mut config = site.config("run");
+    config["spec"]["maxThroughputPerWorker"] = json!(500);
+    let worker = site.worker("worker-1", &config);
+    // Before it was ever there.
+    server.server().kill().await?;
+    let coordinator = site.coordinator(&config);
+    site.pod.until_logged("StoreUnreachable");
+    server.server().start().await?;
+    site.until_stored(20).await?;
+    // While files are read.
+    server.server().kill().await?;
+    site.pod.until_logged_again("StoreUnreachable");
+    server.server().start().await?;
+    config["spec"]["maxThroughputPerWorker"] = json!(null);
+    config["generation"] = json!(2);
+    worker.pod.configure(&config);
+    let report = site.ended(coordinator).await?;
+    let files = report.files.unwrap();
+    assert_eq!((files.new, files.unreadable), (300, 0));
+    assert_eq!(report.result.unwrap().reason, "Verified");
+    server.shutdown().await
+}
+
+#[tokio::test]
+async fn two_coordinators_of_one_run_are_one() -> Result<()> {
+    let site = Site::with(300).await?;
+    let mut config = site.config("run");
+    config["spec"]["maxThroughputPerWorker"] = json!(500);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    site.until_stored(20).await?;
+    let other = site.pod.beside("other");
+    let second = Running::coordinator(&other, &config);
+    other.until_logged("StoreInUse");
+    config["spec"]["maxThroughputPerWorker"] = json!(null);
+    config["generation"] = json!(2);
+    worker.pod.configure(&config);
+    let report = site.ended(coordinator).await?;
+    assert_eq!(report.files.unwrap().new, 300);
+    // The other one finds the run done, and tells the same.
+    let again = site.ended(second).await?;
+    assert_eq!(again.files.unwrap().new, 300);
+    Ok(())
 }
 
 #[tokio::test]

@@ -5,14 +5,14 @@ use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use checksum::store::{Location, Mysql, Password, View};
 use crds::report::checksum::CoordinatorReport;
 use redis::AsyncCommands as _;
 use serde_json::{Value, json};
 use sqlx::{ConnectOptions as _, Executor as _};
 
-use crate::pod::Pod;
+use crate::pod::{Pod, terminate};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -35,6 +35,37 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    pub(crate) fn coordinator(pod: &Pod, config: &Value) -> Self {
+        let child = pod.start(config);
+        Self {
+            pod: pod.clone(),
+            child,
+        }
+    }
+
+    /// Ends it in order.
+    pub(crate) async fn terminated(mut self) -> Result<()> {
+        terminate(&self.child);
+        let began = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            ensure!(began.elapsed() < PATIENCE, "it does not end");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(())
+    }
+
+    /// How many bytes it has read, by its metrics.
+    pub(crate) fn read(&self) -> Result<u64> {
+        let text = self.pod.metrics();
+        let line = text
+            .lines()
+            .find(|it| it.starts_with("orrery_checksum_read_bytes "));
+        let number = line.and_then(|it| it.split(' ').nth(1));
+        Ok(number.with_context(|| text.clone())?.parse()?)
     }
 }
 
@@ -94,9 +125,45 @@ impl Site {
     }
 
     pub(crate) fn coordinator(&self, config: &Value) -> Running {
-        let pod = self.pod.beside("pod");
-        let child = pod.start(config);
-        Running { pod, child }
+        Running::coordinator(&self.pod, config)
+    }
+
+    /// Keeps checksums on a server of the test's own.
+    pub(crate) fn store_on(&mut self, server: &testbed::mariadb::Access) {
+        let address = server.address();
+        self.store =
+            json!({"mysql": {"host": address.ip(), "port": address.port(), "space": "testbed"}});
+        if let Location::Mysql { server, .. } = &mut self.location {
+            server.port = address.port();
+            server.database = "testbed".into();
+        }
+    }
+
+    pub(crate) fn credential(&self, file: &str, text: &str) -> Result<()> {
+        let folder = self.pod.folder.path().join("credentials");
+        Ok(fs::write(folder.join(file), text)?)
+    }
+
+    /// The stored checksum of a file.
+    pub(crate) async fn checksum(&self, path: &str) -> Result<String> {
+        let view = View::open(&self.location).await?;
+        let all = view.checksums(None, 1000).await?;
+        let found = all.iter().find(|it| it.path.to_string() == path);
+        Ok(found.context("no such file")?.digest.to_string())
+    }
+
+    /// Waits until this is published.
+    pub(crate) async fn until_limit(&self, limit: &str) -> Result<()> {
+        self.until(&format!("the limit is {limit}"), || async {
+            let mut redis = self.redis.get_multiplexed_async_connection().await?;
+            let keys: Vec<String> = redis.keys(format!("{}:*:data", self.prefix)).await?;
+            let Some(key) = keys.first() else {
+                return Ok(false);
+            };
+            let found: Option<String> = redis.hget(key, "max_node_throughput").await?;
+            Ok(found.as_deref() == Some(limit))
+        })
+        .await
     }
 
     pub(crate) fn worker(&self, name: &str, config: &Value) -> Running {
@@ -119,7 +186,7 @@ impl Site {
             );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        Ok(self.pod.report())
+        Ok(process.pod.report())
     }
 
     /// Files whose checksums are stored.
@@ -153,18 +220,10 @@ impl Site {
         Ok(())
     }
 
-    /// All keys below the prefix but those of living pools, which come and go with the processes.
+    /// All keys below the prefix.
     pub(crate) async fn keys(&self) -> Result<Vec<String>> {
         let mut redis = self.redis.get_multiplexed_async_connection().await?;
-        let keys: Vec<String> = redis.keys(format!("{}:*", self.prefix)).await?;
-        let is_pool = |key: &String| key.contains(":worker_pools") || key.contains(":worker:");
-        // The workers still look for packs.
-        let is_served =
-            |key: &String| key.contains("ComputeChecksum") || key.ends_with(":known_jobs");
-        Ok(keys
-            .into_iter()
-            .filter(|key| !is_pool(key) && !is_served(key))
-            .collect())
+        Ok(redis.keys(format!("{}:*", self.prefix)).await?)
     }
 
     /// Loses all that Redis has of this site, as a restart without persistence does.
