@@ -34,7 +34,7 @@ pods=(
 )
 
 case ${1:-test} in
-  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua gocraft) ;;
+  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua gocraft snapshotter) ;;
   run) needs=("${common[@]}" "${pods[@]}") tools=(kubernetes helm node coredns provisioner) ;;
   e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra helm kstatus gocraft node coredns provisioner webhook) ;;
   cassandra) needs=("${java[@]}") tools=(java cassandra) ;;
