@@ -43,13 +43,13 @@ image: ## Write an OCI image of what is shipped to target/image, without Docker;
 	@scripts/image.sh "$(IMAGE)" "$(ARCH)" bill
 
 # Where to run: in a private node, or with CLUSTER=current IMAGE=registry/name:tag where your kubeconfig points to.
-# WITH=cassandra adds a real one to the private node.
+# WITH=cassandra,mariadb,redis adds real ones to the private node.
 CLUSTER ?= private
 DETACH ?=
 WITH ?=
 
 .PHONY: run
-run: ## Start a private node with Orrery installed in it, until Ctrl-C; DETACH=1 WITH=cassandra, or CLUSTER=current IMAGE=name
+run: ## Start a private node with Orrery installed in it, until Ctrl-C; DETACH=1 WITH=engines, or CLUSTER=current IMAGE=name
 	@CLUSTER="$(CLUSTER)" DETACH="$(DETACH)" WITH="$(WITH)" $(if $(filter command line environment,$(origin IMAGE)),IMAGE="$(IMAGE)") scripts/run.sh
 
 .PHONY: stop

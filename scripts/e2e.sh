@@ -11,10 +11,13 @@ scripts/prepare.sh e2e
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
 arch=$(machine_arch)
 scripts/image.sh localhost/orrery:dev "$arch" bill
-cassandra=$(e2e/engines/cassandra.sh image)
+images=(--image "target/image/orrery-$arch.tar")
+for engine in cassandra mariadb redis; do
+  images+=(--image "$("e2e/engines/$engine.sh" image)")
+done
 cargo build --quiet --package testbed
 cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run
-exec target/debug/testbed nodes --count 2 --image "target/image/orrery-$arch.tar" --image "$cassandra" -- bash -euo pipefail -c '
+exec target/debug/testbed nodes --count 2 "${images[@]}" -- bash -euo pipefail -c '
   helm install orrery-crds charts/orrery-crds --namespace orrery-system --create-namespace --wait >/dev/null
   cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test engines --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
 ' e2e "$only"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs or builds what is needed beside Rust, once; a second run says nothing and takes no time.
-# For what, is the argument: test (the default), run (a private node), e2e, or cassandra (as pods).
+# For what, is the argument: test (the default), run (a private node), e2e, or an engine as pods: cassandra, mariadb, redis.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -15,10 +15,12 @@ common=(
   "nsenter util-linux"
   "python3 python3"
 )
+mariadb=("mariadbd mariadb-server" "busybox busybox-static")
+redis=("redis-server redis-server" "busybox busybox-static")
 stores=(
   "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketimeMT.so.1 libfaketime"
-  "mariadbd mariadb-server"
-  "redis-server redis-server"
+  "${mariadb[0]}"
+  "${redis[0]}"
   "psql postgresql-client"
 )
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || stores+=("postgresql-server postgresql")
@@ -34,11 +36,13 @@ pods=(
 )
 
 case ${1:-test} in
-  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua gocraft) ;;
+  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua gocraft snapshotter) ;;
   run) needs=("${common[@]}" "${pods[@]}") tools=(kubernetes helm node coredns provisioner) ;;
-  e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra helm kstatus gocraft node coredns provisioner webhook) ;;
+  e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}" "${mariadb[@]}" "${redis[@]}") tools=(cargo java kubernetes cassandra helm kstatus gocraft node coredns provisioner webhook) ;;
+  mariadb) needs=("${mariadb[@]}") tools=() ;;
+  redis) needs=("${redis[@]}") tools=() ;;
   cassandra) needs=("${java[@]}") tools=(java cassandra) ;;
-  *) die "prepare.sh knows test, run, e2e and cassandra, not $1" ;;
+  *) die "prepare.sh knows test, run, e2e, cassandra, mariadb and redis, not $1" ;;
 esac
 
 missing=()

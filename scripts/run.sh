@@ -32,7 +32,7 @@ if [ "${1:-}" = stop ]; then
   exit
 fi
 
-known=" cassandra "
+known=" cassandra mariadb redis "
 IFS=', ' read -ra engines <<<"${WITH:-}"
 for engine in "${engines[@]}"; do
   [[ $known == *" $engine "* ]] || die "WITH=$WITH asks for $engine, but there is only:$known"

@@ -119,6 +119,7 @@ go_module() { # name version packages…: builds commands of the module in this 
     export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-trimpath
     say "building $name $version from Go modules, once"
     step "$name" "$go" -C "$here/$name" build -tags "${GO_TAGS:-}" -ldflags "-s -w ${GO_LDFLAGS:-}" -o "$1/" "${packages[@]}"
+    "${GO_ALSO:-true}" "$go" "$1" # what else belongs into the folder
   }
   once "$out" build_go_module 3000
   echo "$out"

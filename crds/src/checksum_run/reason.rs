@@ -156,6 +156,13 @@ pub const QUEUE_UNREACHABLE: Reason = Reason {
     remedy: "Look at Redis and the network in between; the message says which.",
 };
 
+/// Waiting: the snapshot cannot be made.
+pub const SNAPSHOT_FAILING: Reason = Reason {
+    name: "SnapshotFailing",
+    meaning: "The snapshot cannot be made; the message says what the snapshot controller or the driver says. They go on trying.",
+    remedy: "Mend what the message names; the run goes on by itself.",
+};
+
 /// Waiting: something that the spec names is missing.
 pub const REFERENCE_MISSING: Reason = Reason {
     name: "ReferenceMissing",
@@ -226,6 +233,7 @@ pub const PROGRESS: &[&Reason] = &[
     &STORE_REFUSED,
     &STORE_FULL,
     &QUEUE_UNREACHABLE,
+    &SNAPSHOT_FAILING,
     &REFERENCE_MISSING,
 ];
 

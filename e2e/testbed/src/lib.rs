@@ -25,6 +25,7 @@ pub mod proxy;
 pub mod redis;
 mod server;
 mod shared;
+mod snapshots;
 mod stock;
 pub mod tools;
 pub mod wait;
@@ -37,7 +38,8 @@ pub use folder::{memory_of_owner, remove_folders_of_the_dead};
 pub use kubernetes::{Kubernetes, Options, Part};
 pub use server::{Owned, Server};
 pub use shared::{Shared, VARIABLE, kubernetes, repository_crds};
-pub use stock::{SharedStore, Stock, cassandra, kafka, mariadb, postgres, redis};
+pub use snapshots::Snapshots;
+pub use stock::{SharedStore, Stock, cassandra, kafka, mariadb, postgres, redis, snapshots};
 
 /// Makes what lets the JVM of Cassandra and Kafka start faster, once per version; says so on standard error.
 pub async fn make_class_archives() -> anyhow::Result<()> {

@@ -23,7 +23,8 @@ use crate::kafka::{self, Kafka};
 use crate::mariadb::{self, MariaDb};
 use crate::postgres::{self, Postgres};
 use crate::redis::{self, Redis};
-use crate::shared::VARIABLE;
+use crate::shared::{Shared, VARIABLE};
+use crate::snapshots::Snapshots;
 
 const SOCKET: &str = "stores.sock";
 
@@ -77,6 +78,11 @@ pub async fn postgres() -> Result<SharedStore<postgres::Access>> {
     get(Wish::Postgres).await
 }
 
+/// Snapshots in that cluster: their kinds and their controller. Bring a driver of your own, with a name of its own.
+pub async fn snapshots(kubernetes: &Shared) -> Result<SharedStore<Value>> {
+    get(Wish::Snapshots(kubernetes.folder().to_owned())).await
+}
+
 /// What can be shared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Wish {
@@ -85,6 +91,8 @@ enum Wish {
     MariaDb,
     Redis,
     Postgres,
+    /// In the cluster with that state folder.
+    Snapshots(PathBuf),
 }
 
 /// What a wish led to.
@@ -95,6 +103,7 @@ enum Started {
     MariaDb(MariaDb),
     Redis(Redis),
     Postgres(Postgres),
+    Snapshots(Snapshots),
 }
 
 impl Wish {
@@ -108,6 +117,7 @@ impl Wish {
             Self::MariaDb => Started::MariaDb(mariadb::start().await?.ends_by_drop()),
             Self::Redis => Started::Redis(redis::start().await?.ends_by_drop()),
             Self::Postgres => Started::Postgres(postgres::start().await?.ends_by_drop()),
+            Self::Snapshots(folder) => Started::Snapshots(Snapshots::start_in(folder).await?),
         })
     }
 }
@@ -120,6 +130,7 @@ impl Started {
             Self::MariaDb(it) => serde_json::to_value(&**it),
             Self::Redis(it) => serde_json::to_value(&**it),
             Self::Postgres(it) => serde_json::to_value(&**it),
+            Self::Snapshots(_) => Ok(Value::Null),
         }
     }
 
@@ -130,6 +141,7 @@ impl Started {
             Self::MariaDb(it) => it.keep_logs(),
             Self::Redis(it) => it.keep_logs(),
             Self::Postgres(it) => it.keep_logs(),
+            Self::Snapshots(it) => it.keep_logs(),
         }
     }
 }

@@ -117,11 +117,15 @@ async fn a_cluster_of_the_user_needs_an_image_with_a_registry_and_a_tag() -> Res
 #[tokio::test]
 async fn what_cannot_be_added_is_refused() -> Result<()> {
     let make = Make::new()?;
-    let unknown = "asks for mysql, but there is only: cassandra";
+    let unknown = "asks for mysql, but there is only: cassandra mariadb redis";
     make.refuses(&["run", "WITH=cassandra,mysql"], unknown)
         .await?;
-    let elsewhere = ["run", "WITH=cassandra", "CLUSTER=current", "IMAGE=a/b:c"];
-    make.refuses(&elsewhere, "needs the private cluster").await
+    for with in ["WITH=cassandra", "WITH=mariadb,redis"] {
+        let elsewhere = ["run", with, "CLUSTER=current", "IMAGE=a/b:c"];
+        make.refuses(&elsewhere, "needs the private cluster")
+            .await?;
+    }
+    Ok(())
 }
 
 #[tokio::test]

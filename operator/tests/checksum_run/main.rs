@@ -6,6 +6,8 @@
 )]
 
 mod agent;
+mod snapshots;
+mod storage;
 mod support;
 
 use anyhow::{Context as _, Result};
@@ -25,7 +27,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Secret},
 };
 use kube::ResourceExt;
-use operator::{checksum_run::snapshot::VolumeSnapshot, controller::Next};
+use operator::controller::Next;
 use serde_json::{Value, json};
 use support::{Fault, World};
 
@@ -491,42 +493,6 @@ async fn an_unreadable_authority_is_replaced_and_agents_follow() -> Result<()> {
     world.until("r", "Ready", "Unknown/Reading").await
 }
 
-#[tokio::test]
-async fn a_snapshot_is_made_read_and_removed() -> Result<()> {
-    let world = World::new().await?;
-    world.define_snapshots().await?;
-    let source = json!({"persistentVolumeClaim": {"claimName": "home"}, "snapshot": {"csi": {"className": "fast"}}});
-    world.run("r", json!({"source": source})).await?;
-    world.passes("r").await?;
-    assert_eq!(world.condition("r", "Ready").await?, "Unknown/Snapshotting");
-    assert_eq!(world.names::<VolumeSnapshot>().await?, ["r-snapshot"]);
-    assert_eq!(world.names::<Job>().await?, Vec::<String>::new());
-    world.snapshot_is_ready("r-snapshot", "3Gi").await?;
-    world.passes("r").await?;
-    let claim = world.get::<PersistentVolumeClaim>("r-snapshot").await?;
-    let spec = claim.spec.unwrap_or_default();
-    assert_eq!(spec.data_source.context("a source")?.name, "r-snapshot");
-    assert_eq!(
-        world.status("r").await?.snapshot.as_deref(),
-        Some("r-snapshot")
-    );
-    let coordinator = world.start_coordinator("r").await?;
-    coordinator.report(&damaged())?;
-    world.until("r", "Complete", "True/DamageFound").await?;
-    world.end(coordinator, 0, &text(&damaged())?).await?;
-    world.passes("r").await?;
-    assert_eq!(world.names::<VolumeSnapshot>().await?, Vec::<String>::new());
-    assert_eq!(
-        world.names::<PersistentVolumeClaim>().await?,
-        ["home", "r-store"]
-    );
-    assert_eq!(world.status("r").await?.snapshot, None);
-    let sent = world.line.sent();
-    world.pass("r").await?;
-    assert_eq!(world.line.sent(), sent, "nobody asks once it is gone");
-    Ok(())
-}
-
 /// How many lives are lived at once: they wait for the server more than they compute.
 const AT_ONCE: usize = 8;
 
@@ -571,6 +537,10 @@ async fn remains(world: &World, run: &str) -> Result<Value> {
     let mut document: Value = serde_json::from_str(&document)?;
     document["uid"] = Value::Null;
     document["spec"]["run"] = Value::Null;
+    if let Some(snapshot) = document["spec"]["snapshot"].as_str() {
+        let (name, _) = snapshot.split_once('/').unwrap_or_default();
+        document["spec"]["snapshot"] = name.into();
+    }
     let workers = world.find::<Deployment>(&format!("{named}-worker")).await?;
     let keys = world.find::<Secret>(&named).await?;
     let keys: Option<Vec<_>> = keys.map(|s| s.data.unwrap_or_default().into_keys().collect());

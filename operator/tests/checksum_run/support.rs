@@ -21,7 +21,6 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret},
 };
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
     Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
@@ -29,7 +28,7 @@ use kube::{
 use operator::{
     act::{Kind, Writer},
     applied::Applied,
-    checksum_run::{Context, pod::Image, reconcile, snapshot::VolumeSnapshot},
+    checksum_run::{Context, pod::Image, reconcile},
     controller::Next,
     fleet::{Fleet, FleetMetrics, Pace, Settings},
     leader::Leadership,
@@ -44,7 +43,7 @@ use runtime::{
     tasks::TaskGroup,
 };
 use serde_json::{Value, json};
-use testbed::{Namespace, Shared, wait::eventually};
+use testbed::{Access, Namespace, Shared, wait::eventually};
 
 use super::agent::{Agent, address, port};
 use caches::{caught_up, follow};
@@ -67,7 +66,8 @@ fn settings() -> Settings {
 
 /// A controller in a namespace of its own.
 pub(crate) struct World {
-    _kubernetes: Shared,
+    /// Shared with others, if it is not the test's own.
+    _kubernetes: Option<Shared>,
     pub(crate) namespace: Namespace,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) line: Line,
@@ -80,28 +80,46 @@ pub(crate) struct World {
 impl World {
     /// A controller that has just started, and a claim to read.
     pub(crate) async fn new() -> Result<Self> {
-        runtime::tls::install_crypto_provider();
+        let world = Self::without_claim().await?;
+        world.claim("home").await?;
+        Ok(world)
+    }
+
+    /// A controller that has just started.
+    pub(crate) async fn without_claim() -> Result<Self> {
         let kubernetes = testbed::kubernetes().await?;
+        Self::start(&kubernetes, Some(kubernetes.clone())).await
+    }
+
+    /// The same in a cluster that outlives it.
+    pub(crate) async fn on(kubernetes: &Access) -> Result<Self> {
+        Self::start(kubernetes, None).await
+    }
+
+    async fn start(kubernetes: &Access, held: Option<Shared>) -> Result<Self> {
+        runtime::tls::install_crypto_provider();
         let namespace = kubernetes.namespace("run").await?;
         let client = kubernetes.client().await?;
         let line = Line::default();
-        let spoiled = spoiled_client(&kubernetes, &line).await?;
+        let spoiled = spoiled_client(kubernetes, &line).await?;
         // Certificates are judged by the real time.
         let clock = Arc::new(ManualClock::new(SystemClock.wall()));
         let context = context(&spoiled, clock.clone(), &namespace)?;
         let mut watches = TaskGroup::new(6);
         watch(&mut watches, &client, &namespace, &context)?;
-        let world = Self {
-            _kubernetes: kubernetes,
+        Ok(Self {
+            _kubernetes: held,
             namespace,
             clock,
             line,
             client,
             context,
             _watches: watches,
-        };
-        world.claim("home").await?;
-        Ok(world)
+        })
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// The same world after the operator was replaced: nothing is remembered.
@@ -249,38 +267,6 @@ impl World {
             Ok(Some(()))
         })
         .await
-    }
-
-    /// Brings the kind that CSI drivers bring.
-    pub(crate) async fn define_snapshots(&self) -> Result<()> {
-        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "volumesnapshots.snapshot.storage.k8s.io",
-                "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes-csi/external-snapshotter"}},
-            "spec": {"group": "snapshot.storage.k8s.io", "scope": "Namespaced",
-                "names": {"kind": "VolumeSnapshot", "plural": "volumesnapshots", "singular": "volumesnapshot"},
-                "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": open}}]},
-        });
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let params = PatchParams::apply("test");
-        let name = "volumesnapshots.snapshot.storage.k8s.io";
-        api.patch(name, &params, &Patch::Apply(&definition)).await?;
-        eventually("snapshots", SOON, async || {
-            Ok(self.names::<VolumeSnapshot>().await.ok())
-        })
-        .await?;
-        Ok(())
-    }
-
-    /// Does what a snapshot controller does.
-    pub(crate) async fn snapshot_is_ready(&self, name: &str, size: &str) -> Result<()> {
-        let status = json!({"status": {"readyToUse": true, "restoreSize": size}});
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&status));
-        let api = self.api::<VolumeSnapshot>();
-        api.patch_status(name, &params, &patch).await?;
-        Ok(())
     }
 
     /// Lets the controllers of Kubernetes give up the Job of a run, whose pod has failed.

@@ -15,7 +15,7 @@ use kube::{
     Client,
     client::{Body, ClientBuilder},
 };
-use testbed::Shared;
+use testbed::Access;
 use tower::{BoxError, Layer, Service};
 
 /// What happens to one request.
@@ -107,7 +107,7 @@ where
 }
 
 /// A client on that line.
-pub(crate) async fn spoiled_client(kubernetes: &Shared, line: &Line) -> Result<Client> {
+pub(crate) async fn spoiled_client(kubernetes: &Access, line: &Line) -> Result<Client> {
     let mut config = kubernetes.config().await?;
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?.with_layer(line).build())

@@ -23,6 +23,8 @@ const CONTROLLERS: &[&str] = &[
     "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",

@@ -1,17 +1,20 @@
-//! Runs on real nodes: a volume with files, an embedded store, damage that a run finds.
+//! Runs on real nodes: a volume with files, an embedded store and a shared one, damage that both find.
 
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use testbed::wait::eventually;
 
-use crate::case::{Case, SOON};
+use crate::{
+    case::{Case, SOON},
+    distributed,
+};
 
 /// Files in the volume.
-const FILES: usize = 10_000;
+pub(crate) const FILES: usize = 10_000;
 
 /// A run over them takes seconds; two cores may be busy with other cases.
-const A_RUN: Duration = Duration::from_mins(3);
+pub(crate) const A_RUN: Duration = Duration::from_mins(3);
 
 /// A claim, and files in it whose modification time is a whole second, so that it can be put back.
 const WRITE: &str = "i=0; while [ $i -lt 10000 ]; do echo \"content of $i\" >/volume/file$i; i=$((i+1)); done; \
@@ -25,8 +28,11 @@ const DAMAGE: &str = "for i in 7 77 777; do \
 async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result<()> {
     Case::play_with_operator("checksum", async |case| {
         case.apply_text(CLAIM).await?;
-        in_volume(case, "writer", WRITE).await?;
-        run(case, "first", "Full", "Verified").await?;
+        tokio::try_join!(in_volume(case, "writer", WRITE), distributed::install(case))?;
+        tokio::try_join!(
+            run(case, "first", "Full", "Verified"),
+            distributed::disturbed(case)
+        )?;
         let counts = ".status.files.total .status.files.new .status.files.remaining";
         ensure!(
             fields(case, "first", counts).await?
@@ -34,7 +40,10 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
         );
 
         in_volume(case, "rot", DAMAGE).await?;
-        run(case, "second", "Full", "DamageFound").await?;
+        tokio::try_join!(
+            run(case, "second", "Full", "DamageFound"),
+            distributed::finds_damage(case)
+        )?;
         let counts = ".status.files.verified .status.files.corrupt .status.progressPercent";
         ensure!(fields(case, "second", counts).await? == ["9997", "3", "100"]);
         let damaged = case
@@ -118,6 +127,11 @@ async fn run(case: &Case, name: &str, mode: &str, result: &str) -> Result<()> {
         },
     });
     case.apply_text(&run.to_string()).await?;
+    ends(case, name, result).await
+}
+
+/// Waits until a run has ended with this result.
+pub(crate) async fn ends(case: &Case, name: &str, result: &str) -> Result<()> {
     eventually(&format!("{name} to end"), A_RUN, async || {
         let path = ".status.conditions[?(@.type==\"Complete\")].reason";
         let reason = case.field(&format!("checksumrun/{name}"), path).await?;
@@ -130,7 +144,7 @@ async fn run(case: &Case, name: &str, mode: &str, result: &str) -> Result<()> {
     .await
 }
 
-async fn fields(case: &Case, run: &str, paths: &str) -> Result<Vec<String>> {
+pub(crate) async fn fields(case: &Case, run: &str, paths: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for path in paths.split(' ') {
         found.push(case.field(&format!("checksumrun/{run}"), path).await?);

@@ -3,6 +3,7 @@
 
 mod case;
 mod checksum;
+mod distributed;
 mod evidence;
 mod install;
 mod statuses;

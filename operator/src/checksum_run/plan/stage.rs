@@ -4,8 +4,8 @@ use crds::{
     checksum_run::{
         StopAfter,
         reason::{
-            self, FAILED, NAME_TAKEN, READING, REFERENCE_MISSING, SNAPSHOTTING, STARTING, STOPPED,
-            STORE_IN_USE, WAITING,
+            self, FAILED, NAME_TAKEN, READING, REFERENCE_MISSING, SNAPSHOT_FAILING, SNAPSHOTTING,
+            STARTING, STOPPED, STORE_IN_USE, WAITING,
         },
         status::RunState,
     },
@@ -152,10 +152,16 @@ pub(super) fn before_reading(run: &Validated, seen: &Observed) -> Option<Stage> 
             stops.then(|| Stage::Ended(told(&STOPPED, message)))
         }
         Found::There { status, .. } => {
-            let error = status.error.as_ref().and_then(|e| e.message.clone());
-            let waiting = || "the snapshot controller has not finished it".to_owned();
-            let words = error.unwrap_or_else(waiting);
-            Some(making(format!("VolumeSnapshot {name}: {words}")))
+            let error = status.error.as_ref().and_then(|e| e.message.as_deref());
+            Some(match error {
+                Some(words) => {
+                    let message = format!("VolumeSnapshot {name}: {words}");
+                    Stage::Waiting(told(&SNAPSHOT_FAILING, message))
+                }
+                None => making(format!(
+                    "VolumeSnapshot {name}: the snapshot controller has not finished it"
+                )),
+            })
         }
     }
 }

@@ -694,8 +694,8 @@ fn a_snapshot_comes_before_everything_else() {
         ),
         (
             there(false, Some("no such class")),
-            "Working",
-            "Snapshotting",
+            "Waiting",
+            "SnapshotFailing",
             "no such class",
         ),
         (
