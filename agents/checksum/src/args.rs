@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::algorithm::Algorithm;
 use crate::engine::Lister;
+use crate::gpfs::Gpfs;
 use crate::merge::Mode;
 use crate::read::Medium;
 use crate::{coordinator, worker};
@@ -43,7 +44,7 @@ pub enum Task {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Read the files of a folder, compare them with what was read before, and keep what was read for the next time.
-    Local(Local),
+    Local(Box<Local>),
     /// Tell what is known: damaged files, files that could not be verified, runs; or print all checksums as a manifest.
     Report(Report),
     /// Compare another folder, such as a restored backup, with the checksums on record. Changes nothing.
@@ -116,6 +117,9 @@ pub struct Local {
     /// Take the files from this list that the policy engine of Spectrum Scale wrote.
     #[arg(long, value_name = "FILE", conflicts_with = "files_from")]
     pub policy_list: Option<PathBuf>,
+    /// A file system with snapshots of its own.
+    #[command(flatten)]
+    pub gpfs: Gpfs,
     /// Where content is read from: `device` goes past the page cache, where the file system can do that.
     #[arg(long, value_enum, default_value_t)]
     pub medium: Medium,

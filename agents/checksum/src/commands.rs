@@ -5,6 +5,7 @@
 //! What each subcommand does. In: arguments. Out: text on standard output, and an exit code. Touches what its parts touch.
 
 mod progress;
+mod snapshot;
 pub mod stores;
 
 use std::io::{self, Write};
@@ -18,6 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver, Verify};
 use crate::engine::{self, Ended, Job, Shared, Unresolved};
+use crate::gpfs::{self, FileSystem};
 use crate::list::exclude::{BadPattern, Excludes};
 use crate::pack::Sizes;
 use crate::path::RelativePath;
@@ -31,6 +33,8 @@ const PAGE: u32 = 1000;
 const ALL: u32 = u32::MAX;
 /// Parts of the listing that are compared at once: one is read while another is written.
 const SYNC_CONCURRENCY: usize = 2;
+/// Rows in one statement while they are compared.
+const SYNC_ROWS: usize = 10_000;
 /// Results that are stored together, at most; what is there is stored without waiting for more.
 const BATCH: usize = 5000;
 
@@ -49,6 +53,9 @@ pub enum Error {
     /// Where the store is to be.
     #[error(transparent)]
     Place(#[from] stores::Error),
+    /// A file system with snapshots of its own.
+    #[error(transparent)]
+    Gpfs(#[from] gpfs::Error),
     /// Standard output.
     #[error("failed to write")]
     Write(#[from] io::Error),
@@ -66,6 +73,7 @@ impl Error {
             | Self::Run(_)
             | Self::Store(_)
             | Self::Place(_)
+            | Self::Gpfs(_)
             | Self::Write(_)
             | Self::NoWarning(_) => 3,
         }
@@ -98,6 +106,8 @@ async fn local(args: &Local) -> Result<u8, Error> {
         medium: args.medium,
         packs: Sizes::default(),
         sync_concurrency: SYNC_CONCURRENCY,
+        sync_rows: SYNC_ROWS,
+        writers: 1,
         batch: BATCH,
         stop_after_sync: args.stop_after.is_some(),
     };
@@ -116,8 +126,11 @@ async fn local(args: &Local) -> Result<u8, Error> {
     let shared = Arc::new(Shared::new(args.max_throughput, Instant::now()));
     let running = async {
         let store = Store::open(&location, 1).await?;
+        if let Some(snapshots) = FileSystem::find(&args.gpfs, &args.path, &shared).await? {
+            return snapshot::run(&snapshots, job, &store, what, unresolved, &shared).await;
+        }
         let run = engine::begin(&store, &what, unresolved).await?;
-        engine::run(&job, &store, run, &shared).await
+        Ok(engine::run(&job, &store, run, &shared).await?)
     };
     let telling = progress::tell(&shared, args.output, args.quiet);
     let ended = tokio::select! {

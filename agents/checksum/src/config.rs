@@ -121,6 +121,8 @@ impl Told {
                     .max(1),
             },
             sync_concurrency: usize::from(tuning.sync_concurrency).max(1),
+            sync_rows: usize::try_from(tuning.sync_chunk_rows).unwrap_or(usize::MAX),
+            writers: usize::from(tuning.write_back_concurrency),
             batch: usize::try_from(tuning.write_back_batch)
                 .unwrap_or(usize::MAX)
                 .max(1),
@@ -130,6 +132,16 @@ impl Told {
 
     /// How packs reach workers.
     pub fn queue(&self, folders: &Folders) -> Result<Queue, Explained> {
+        self.queue_of(&self.uid, self.config.snapshot.as_deref(), folders)
+    }
+
+    /// The same of another run over the same files.
+    pub fn queue_of(
+        &self,
+        uid: &str,
+        snapshot: Option<&str>,
+        folders: &Folders,
+    ) -> Result<Queue, Explained> {
         let Some(queue) = &self.config.queue else {
             let message = "the configuration names no queue, and a worker needs one";
             return Err(explained(reason::REFERENCE_MISSING.name, message));
@@ -142,10 +154,9 @@ impl Told {
                 runtime::telemetry::chain(&error),
             )
         })?;
-        let snapshot = self.config.snapshot.clone();
-        let snapshot = snapshot.unwrap_or_else(|| format!("run-{}", self.uid));
+        let snapshot = snapshot.map_or_else(|| format!("run-{uid}"), str::to_owned);
         // Workers of a run have its volume and no other: packs of another run would be of no use to them.
-        let space = format!("{}:{}", queue.redis.space, self.uid);
+        let space = format!("{}:{uid}", queue.redis.space);
         Ok(Queue::new(
             client,
             &space,

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use crate::config::{Folders, Told};
 use crate::engine::{self, Shared};
 use crate::result::explained;
-use crate::store::{Run, Store};
+use crate::store::{NewRun, Run, Store};
 use plan::{Claim, claim};
 use tell::Teller;
 
@@ -163,12 +163,14 @@ impl Coordinator {
         let location = told
             .location(&self.args.folders)
             .map_err(Failure::Waiting)?;
-        let writers = usize::from(told.config.tuning.write_back_concurrency);
-        let store = Store::open(&location, writers)
+        let tuning = &told.config.tuning;
+        let writers = tuning.write_back_concurrency.max(tuning.sync_concurrency);
+        let store = Store::open(&location, writers.into())
             .await
             .map_err(|error| plan::of_store(&error))?;
         let run = self.find(&store, told).await?;
         let shared = Arc::new(Shared::new(None, self.clock.monotonic().into_std()));
+        let _end = EndWith(shared.clone());
         let working = self.work(told, &store, run, &shared);
         let outcome = tokio::select! {
             outcome = working => outcome,
@@ -198,6 +200,7 @@ impl Coordinator {
                     run = run.id,
                     "an earlier run is given up: its ChecksumRun is gone or has ended"
                 );
+                self.clear(told, &run.what).await;
                 engine::abort(store, *run, None).await.map_err(of_engine)?;
             }
             Claim::Others(why) => return Err(Failure::Waiting(why)),
@@ -206,6 +209,15 @@ impl Coordinator {
         let what = told.what();
         let begun = store.begin_run(&what, self.clock.wall()).await;
         begun.map_err(|error| plan::of_store(&error))
+    }
+
+    /// Removes what a run that is given up has left in the queue.
+    async fn clear(&self, told: &Told, what: &NewRun) {
+        let Some(owner) = &what.owner else { return };
+        let folders = &self.args.folders;
+        if let Ok(queue) = told.queue_of(&owner.uid, what.snapshot.as_deref(), folders) {
+            engine::clean_up(&queue).await;
+        }
     }
 
     async fn work(
@@ -272,6 +284,15 @@ impl Coordinator {
             };
             told.apply(shared, self.clock.monotonic().into_std());
         }
+    }
+}
+
+/// Ends the threads of an attempt that was given up.
+struct EndWith(Arc<Shared>);
+
+impl Drop for EndWith {
+    fn drop(&mut self) {
+        self.0.stop.store(true, Ordering::Relaxed);
     }
 }
 

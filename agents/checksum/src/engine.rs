@@ -14,6 +14,7 @@ mod work;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use thiserror::Error;
@@ -52,10 +53,21 @@ pub struct Job {
     pub packs: Sizes,
     /// Parts of the listing that are compared at once.
     pub sync_concurrency: usize,
+    /// Rows in one statement while they are compared, at most.
+    pub sync_rows: usize,
+    /// Transactions that store results at once, at most.
+    pub writers: usize,
     /// Results that are stored together, at most.
     pub batch: usize,
     /// Whether the run ends when the files are listed.
     pub stop_after_sync: bool,
+}
+
+impl Job {
+    /// How many transactions store results at once: as many as asked for, if the store takes so many.
+    fn writers_to(&self, store: &Store) -> usize {
+        self.writers.clamp(1, store.writers())
+    }
 }
 
 /// How files are found.
@@ -169,6 +181,8 @@ pub async fn run(
     })?;
     let root = Arc::new(root);
     let mut problems = Problems::default();
+    let before = run.counts.bytes_read.cast_unsigned();
+    shared.bytes_before.store(before, Ordering::Relaxed);
     shared.tell(&run);
     while let Some(next) = run.state.next() {
         match run.state {

@@ -11,6 +11,9 @@ pub struct Entry {
     pub attributes: Attributes,
 }
 
+/// The time of change of a file where nobody tells it: then the modification time is known to the microsecond only.
+pub const UNKNOWN: i64 = i64::MIN;
+
 /// What changes with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes {
@@ -20,4 +23,14 @@ pub struct Attributes {
     pub mtime: i64,
     /// When anything of it was changed.
     pub ctime: i64,
+}
+
+impl Attributes {
+    /// Whether `seen` is the same file with the same modification time, as exactly as that is known here.
+    pub fn has_time_of(&self, seen: &Self) -> bool {
+        const MICROSECOND: i64 = 1000;
+        let rough = |mtime: i64| mtime.div_euclid(MICROSECOND);
+        self.mtime == seen.mtime
+            || (self.ctime == UNKNOWN && rough(self.mtime) == rough(seen.mtime))
+    }
 }

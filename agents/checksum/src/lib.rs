@@ -9,6 +9,7 @@ pub mod config;
 pub mod coordinator;
 pub mod engine;
 pub mod entry;
+pub mod gpfs;
 pub mod judge;
 pub mod limit;
 pub mod list;

@@ -48,6 +48,11 @@ impl Limit {
         bucket.level -= number(bytes);
         Duration::try_from_secs_f64(-bucket.level / rate).unwrap_or_default()
     }
+
+    /// How long until all that was charged is paid, at the rate of now.
+    pub fn left(&self, now: Instant) -> Duration {
+        self.charge(0, now)
+    }
 }
 
 impl Bucket {
@@ -100,6 +105,17 @@ mod tests {
         let later = now + Duration::from_hours(1);
         assert_eq!(limit.charge(100, later), Duration::ZERO);
         assert_eq!(limit.charge(1000, later), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_higher_rate_shortens_waits_that_are_under_way() {
+        let now = Instant::now();
+        let limit = Limit::new(Some(1000), now);
+        assert_eq!(limit.charge(60_000, now), Duration::from_mins(1));
+        limit.set(Some(10_000), now);
+        assert_eq!(limit.left(now), Duration::from_secs(6));
+        limit.set(None, now);
+        assert_eq!(limit.left(now), Duration::ZERO);
     }
 
     #[test]

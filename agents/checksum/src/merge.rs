@@ -1,13 +1,9 @@
 //! What a listing changes in the store. In: one partition of the listing and of the store. Out: the differences. Pure.
 
-use crate::entry::{Attributes, Entry};
+use crate::entry::{Attributes, Entry, UNKNOWN};
 use crate::judge::RunId;
 use crate::path::Key;
 use crate::store::Part;
-
-/// The time of change of a row that was taken over from a store which did not keep it: nobody knows, and the modification
-/// time is known to the microsecond only.
-pub const UNKNOWN: i64 = i64::MIN;
 
 /// A row of the store, as far as a listing can change it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -179,18 +175,15 @@ enum Change {
 }
 
 fn change(before: &Attributes, after: &Attributes) -> Change {
-    const MICROSECOND: i64 = 1000;
     if before == after {
         return Change::None;
     }
-    let is_rough = before.ctime == UNKNOWN;
-    let same_time = before.mtime == after.mtime
-        || (is_rough
-            && before.mtime.div_euclid(MICROSECOND) == after.mtime.div_euclid(MICROSECOND));
-    match (same_time, is_rough && before.size == after.size) {
+    let same_time = before.has_time_of(after) || after.has_time_of(before);
+    match (same_time, before.size == after.size) {
         (false, _) => Change::Edited,
-        (true, true) => Change::Refined,
-        (true, false) => Change::Suspect,
+        (true, true) if after.ctime == UNKNOWN => Change::None,
+        (true, true) if before.ctime == UNKNOWN => Change::Refined,
+        (true, _) => Change::Suspect,
     }
 }
 
@@ -276,6 +269,24 @@ mod tests {
         assert_eq!(found(5_000_123, 5_000_000).refined.len(), 1);
         assert_eq!(found(5_000_123, 5_000_000).listed.selected, 0);
         assert_eq!(found(5_001_000, 5_000_000).changed.len(), 1);
+    }
+
+    #[test]
+    fn a_listing_that_tells_less_changes_nothing_that_is_known() {
+        let found = |mtime, size| {
+            let rough = Attributes {
+                size,
+                mtime,
+                ctime: UNKNOWN,
+            };
+            let mut known = row("a");
+            known.attributes.mtime = 5_000_123;
+            differences(vec![entry("a", rough)], vec![known], Mode::Incremental)
+        };
+        assert_eq!(found(5_000_000, 10).listed.selected, 0);
+        assert_eq!(found(5_000_000, 10).refined, []);
+        assert_eq!(found(5_000_000, 11).suspect.len(), 1);
+        assert_eq!(found(5_001_000, 10).changed.len(), 1);
     }
 
     #[test]

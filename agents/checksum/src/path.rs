@@ -77,6 +77,28 @@ impl Key {
         self.0[0]
     }
 
+    /// One of so many equal pieces of its partition.
+    pub fn piece(self, of: u32) -> u32 {
+        let [_, a, b, c, d, ..] = self.0;
+        let place = u32::from_be_bytes([a, b, c, d]);
+        let piece = (u64::from(place) * u64::from(of)) >> 32;
+        u32::try_from(piece).unwrap_or(0)
+    }
+
+    /// The first and the last key of a piece of a partition.
+    pub fn range_of(partition: u8, piece: u32, of: u32) -> (Self, Self) {
+        let first_of = |piece: u32| (u64::from(piece) << 32).div_ceil(u64::from(of.max(1)));
+        let key = |place: u64, rest: u8| {
+            let mut key = [rest; 16];
+            key[0] = partition;
+            let place = u32::try_from(place).unwrap_or(u32::MAX);
+            key[1..5].copy_from_slice(&place.to_be_bytes());
+            Self(key)
+        };
+        let (first, next) = (first_of(piece), first_of(piece + 1));
+        (key(first, 0), key(next - 1, 0xff))
+    }
+
     /// A number below `bound` that depends on the key and on `salt` alone, each as likely as any other.
     pub fn draw(self, salt: i64, bound: u64) -> u64 {
         let mut hasher = blake3::Hasher::new();
@@ -97,6 +119,21 @@ mod tests {
         assert_eq!(shown(b"a/\xff\n"), r"a/\xff\n");
         assert_eq!(shown(br"a\xff"), r"a\\xff");
         assert_eq!(shown("ü".as_bytes()), "ü");
+    }
+
+    #[test]
+    fn pieces_of_a_partition_meet_without_a_gap() {
+        for of in [1, 2, 3, 7, 1000] {
+            let mut next = [9; 16];
+            next[1..].fill(0);
+            for piece in 0..of {
+                let (first, last) = Key::range_of(9, piece, of);
+                assert_eq!(first.0, next);
+                assert_eq!((first.piece(of), last.piece(of)), (piece, piece));
+                next = (u128::from_be_bytes(last.0) + 1).to_be_bytes();
+            }
+            assert_eq!(next[0], 10);
+        }
     }
 
     #[test]

@@ -4,13 +4,19 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use crds::report::checksum::{Server, credential};
+use runtime::telemetry::chain;
+use tokio::sync::SetOnce;
+use tokio::time::sleep;
+use tracing::warn;
 use workqueue::{
     Args, Client, Config, Enqueuer, Inspector, Job, Namespace, NewJob, Options, Tls, Value,
 };
 
 use crate::config::secret;
+use crate::engine::Shared;
 use crate::wire::{BackPack, WorkPack};
 
 /// Jobs that are packs of files.
@@ -42,6 +48,33 @@ impl std::fmt::Debug for Queue {
             .field("namespace", &self.namespace.prefix())
             .field("results", &self.results())
             .finish_non_exhaustive()
+    }
+}
+
+/// How it stands between us and the queue.
+#[derive(Debug, Default)]
+pub(crate) struct Contact {
+    refused: SetOnce<workqueue::Error>,
+}
+
+impl Contact {
+    /// Takes note of what is wrong, and waits a moment.
+    pub(crate) async fn lost(&self, shared: &Shared, error: &workqueue::Error) {
+        const PAUSE: Duration = Duration::from_secs(1);
+        let words = chain(error);
+        let is_news = shared.queue_trouble().replace(words.clone()).is_none();
+        if is_news {
+            warn!(error = words, "the queue cannot be used for now");
+        }
+        if matches!(error, workqueue::Error::Refused { .. }) {
+            let _ = self.refused.set(error.clone()); // the first is as good as any
+        }
+        sleep(PAUSE).await;
+    }
+
+    /// Waits until we are refused: only other credentials help then.
+    pub(crate) async fn refused(&self) -> workqueue::Error {
+        self.refused.wait().await.clone()
     }
 }
 

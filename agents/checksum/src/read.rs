@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
             Err(error) => return Ok(failed("failed to look at", error)),
         };
         if let Some(listed) = task.attributes
-            && (before.size, before.mtime) != (listed.size, listed.mtime)
+            && !(before.size == listed.size && listed.has_time_of(&before))
         {
             return Ok(moving("changed since it was listed"));
         }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::algorithm::Algorithm;
@@ -208,6 +209,7 @@ enum Line<'a> {
         path: String,
         state: &'static str,
         size: u64,
+        mtime: String,
         algorithm: &'static str,
         expected: String,
         actual: String,
@@ -250,6 +252,7 @@ pub fn warning_json(warning: &WarningRow) -> String {
         path: warning.path.to_string(),
         state: warning.state.name(),
         size: warning.size,
+        mtime: time(warning.mtime),
         algorithm: warning.expected.algorithm.name(),
         expected: warning.expected.to_string(),
         actual: warning.actual.to_string(),
@@ -270,15 +273,16 @@ pub fn problem_json(problem: &Problem) -> String {
 
 /// The first line of [`warning_csv`]'s.
 pub const CSV_HEAD: &str =
-    "path,state,size,algorithm,expected,actual,discovered,last_read,created\n";
+    "path,state,size,mtime,algorithm,expected,actual,discovered,last_read,created\n";
 
 /// A damaged file as comma-separated values.
 pub fn warning_csv(warning: &WarningRow) -> String {
     let path = warning.path.to_string().replace('"', "\"\"");
     format!(
-        "\"{path}\",{},{},{},{},{},{},{},{}\n",
+        "\"{path}\",{},{},{},{},{},{},{},{},{}\n",
         warning.state.name(),
         warning.size,
+        time(warning.mtime),
         warning.expected.algorithm,
         warning.expected,
         warning.actual,
@@ -286,6 +290,11 @@ pub fn warning_csv(warning: &WarningRow) -> String {
         warning.last_read,
         warning.created,
     )
+}
+
+fn time(nanoseconds: i64) -> String {
+    Timestamp::from_nanosecond(nanoseconds.into())
+        .map_or_else(|_| nanoseconds.to_string(), |it| it.to_string())
 }
 
 /// A checksum as the tool of its algorithm prints and checks it: raw bytes, with an escape for names that hold a newline or

@@ -1,5 +1,5 @@
-//! A listing in 256 parts by key, on disk. In: entries in any order. Out: each part, sorted. Touches: one file per part in a
-//! folder of its own, gone with it. Memory is bounded whatever the number of files.
+//! A listing in 256 parts by key, on disk. In: entries in any order. Out: each part, sorted, in pieces that are small however
+//! many files there are. Touches: files in a folder of its own, gone with it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -14,6 +14,9 @@ pub const PARTS: usize = 256;
 
 /// What a part gathers before it is written: 16 MiB for all of them.
 const BUFFER: usize = 64 << 10;
+
+/// A piece that is sorted in memory has about so many bytes.
+const PIECE: u64 = 2 << 20;
 
 /// Longer paths than any file system has are damage.
 const LONGEST_PATH: u32 = 1 << 20;
@@ -34,11 +37,7 @@ impl Spill {
             parts: Vec::with_capacity(PARTS),
         };
         for part in 0..PARTS {
-            let file = File::options()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .open(folder.join(format!("{part:02x}")))?;
+            let file = new_file(&folder.join(format!("{part:02x}")))?;
             let writer = BufWriter::with_capacity(BUFFER, file);
             spill.parts.push(Mutex::new(writer));
         }
@@ -57,23 +56,91 @@ impl Spill {
         Ok(())
     }
 
-    /// All entries of a part, in the order of their keys, each once. May be asked again.
-    pub fn part(&self, part: u8) -> io::Result<Vec<(Key, Entry)>> {
-        let Some(writer) = self.parts.get(usize::from(part)) else {
-            return Ok(Vec::new());
-        };
+    /// The pieces of a part, in the order of their keys; one at least. May be asked again.
+    pub fn pieces(&self, part: u8) -> io::Result<Vec<Piece>> {
+        self.pieces_of(part, PIECE)
+    }
+
+    fn pieces_of(&self, part: u8, size: u64) -> io::Result<Vec<Piece>> {
+        let writer = &self.parts[usize::from(part)];
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.flush()?;
-        let mut file = writer.get_ref();
-        file.rewind()?;
-        let mut reader = BufReader::with_capacity(BUFFER, file);
-        let mut entries = Vec::new();
-        while let Some(entry) = read(&mut reader)? {
-            entries.push(entry);
+        let whole = Piece {
+            keys: Key::range_of(part, 0, 1),
+            file: writer.get_ref().try_clone()?,
+        };
+        let pieces = whole.file.metadata()?.len().div_ceil(size);
+        match u32::try_from(pieces).unwrap_or(u32::MAX) {
+            0 | 1 => Ok(vec![whole]),
+            pieces => self.split(part, &whole, pieces),
         }
+    }
+
+    /// Keys are as good as random, so equal ranges of them hold about equally many.
+    fn split(&self, part: u8, whole: &Piece, pieces: u32) -> io::Result<Vec<Piece>> {
+        let mut split = Vec::new();
+        for piece in 0..pieces {
+            let file = nameless(&self.folder.join(format!("{part:02x}-{piece}")))?;
+            split.push(BufWriter::new(file));
+        }
+        whole.each(|key, entry| {
+            let piece = usize::try_from(key.piece(pieces)).map_err(io::Error::other)?;
+            write(&mut split[piece], key, &entry)
+        })?;
+        let pieces = (0..pieces).zip(split).map(|(piece, writer)| {
+            Ok(Piece {
+                keys: Key::range_of(part, piece, pieces),
+                file: writer.into_inner()?,
+            })
+        });
+        pieces.collect()
+    }
+}
+
+/// A file that is gone when it is closed.
+fn nameless(path: &Path) -> io::Result<File> {
+    let file = new_file(path)?;
+    fs::remove_file(path)?;
+    Ok(file)
+}
+
+fn new_file(path: &Path) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+}
+
+/// Entries of a range of keys.
+#[derive(Debug)]
+pub struct Piece {
+    /// The first and the last key there can be.
+    pub keys: (Key, Key),
+    file: File,
+}
+
+impl Piece {
+    /// All of them, in the order of their keys, each once.
+    pub fn entries(&self) -> io::Result<Vec<(Key, Entry)>> {
+        let mut entries = Vec::new();
+        self.each(|key, entry| {
+            entries.push((key, entry));
+            Ok(())
+        })?;
         entries.sort_unstable_by_key(|(key, _)| *key);
         entries.dedup_by_key(|(key, _)| *key);
         Ok(entries)
+    }
+
+    fn each(&self, mut take: impl FnMut(Key, Entry) -> io::Result<()>) -> io::Result<()> {
+        let mut file = &self.file;
+        file.rewind()?;
+        let mut reader = BufReader::with_capacity(BUFFER, file);
+        while let Some((key, entry)) = read(&mut reader)? {
+            take(key, entry)?;
+        }
+        Ok(())
     }
 }
 
@@ -81,6 +148,8 @@ impl Drop for Spill {
     fn drop(&mut self) {
         // What cannot be removed is in a folder that is made anew next time.
         let _ = fs::remove_dir_all(&self.folder);
+        // Only if nobody else has a listing there.
+        let _ = self.folder.parent().map(fs::remove_dir);
     }
 }
 
@@ -155,17 +224,28 @@ mod tests {
             spill.add(batch).unwrap();
         }
         spill.add(&entries[..10]).unwrap();
-        for _ in 0..2 {
+        // Whole parts, and parts in pieces.
+        for size in [PIECE, 1000] {
             let mut found = Vec::new();
             for part in 0..=u8::MAX {
-                let entries = spill.part(part).unwrap();
-                assert!(entries.is_sorted_by_key(|(key, _)| *key));
-                assert!(entries.iter().all(|(key, _)| key.partition() == part));
-                found.extend(entries.into_iter().map(|(_, entry)| entry));
+                let pieces = spill.pieces_of(part, size).unwrap();
+                assert_eq!(pieces.len() > 1, size == 1000);
+                let mut last = None;
+                for piece in pieces {
+                    let entries = piece.entries().unwrap();
+                    assert!(entries.is_sorted_by_key(|(key, _)| *key));
+                    let (first, end) = piece.keys;
+                    assert!(last < Some(first) && first <= end);
+                    assert!(entries.iter().all(|(key, _)| (first..=end).contains(key)));
+                    assert!(entries.iter().all(|(key, _)| key.partition() == part));
+                    last = Some(end);
+                    found.extend(entries.into_iter().map(|(_, entry)| entry));
+                }
             }
             found.sort_by_key(|entry| entry.attributes.size);
             assert_eq!(found, entries);
         }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), PARTS);
         drop(spill);
         assert!(!folder.exists());
     }

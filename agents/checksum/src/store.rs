@@ -33,7 +33,7 @@ pub use error::{Error, Trouble};
 pub use place::{Location, Mysql, Password, Tls};
 pub use report::{Checksum, Problem, WarningRow, WarningState};
 pub use runs::{Counts, Ending, NewRun, Owner, Run};
-pub use sync::{Listed, Part, Pending};
+pub use sync::{Listed, Part, PartWriter, Pending};
 pub use take_over::{Taken, take_over};
 
 /// Connections for reading.

@@ -22,7 +22,7 @@ use runtime::telemetry::chain;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
+use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Published, Taken, Tries};
 
 use crate::algorithm::Algorithm;
 use crate::config::{Folders, Told};
@@ -31,7 +31,7 @@ use crate::engine::adapt::Adapt;
 use crate::judge::Reading;
 use crate::metrics::Metrics;
 use crate::path::RelativePath;
-use crate::queue::{COMPUTE, LIMIT, Queue, pack_job, payload, result_job};
+use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload, result_job};
 use crate::read::{Medium, Reader, Root, Task};
 use crate::result::explained;
 use crate::wire::{BackPack, PackFile, WorkPack};
@@ -89,10 +89,7 @@ impl Worker {
     async fn run(mut self) -> Result<(), Infallible> {
         while let Some(told) = self.told().await {
             match self.prepare(&told) {
-                Ok(crew) => {
-                    self.work(&crew).await;
-                    return Ok(());
-                }
+                Ok(crew) => self.work(&crew).await,
                 Err(why) => {
                     warn!(reason = why.reason, message = why.message, "waiting");
                     self.tell(&WorkerReport {
@@ -143,6 +140,7 @@ impl Worker {
             allowed: AtomicUsize::new(least),
             least,
             most,
+            contact: Contact::default(),
         })
     }
 
@@ -157,10 +155,17 @@ impl Worker {
                 never = self.report(crew) => match never {},
                 never = crew.follow_limit() => match never {},
                 never = crew.adapt() => match never {},
+                // Perhaps there are other credentials by now.
+                _ = crew.contact.refused() => crew.shared.stop.store(true, Ordering::Relaxed),
             }
             living.cancel();
         };
         tokio::join!(works, lives);
+        if self.stop.is_cancelled() {
+            crew.clear().await;
+        } else {
+            self.stop.run_until_cancelled(sleep(PAUSE)).await;
+        }
     }
 
     /// Brings what the operator says to those who read, until it is dropped.
@@ -225,6 +230,7 @@ struct Crew {
     allowed: AtomicUsize,
     least: usize,
     most: usize,
+    contact: Contact,
 }
 
 impl Crew {
@@ -291,7 +297,10 @@ impl Crew {
     async fn is_wanted(&self) -> bool {
         for _ in 0..UNPUBLISHED {
             match self.queue.published().read().await {
-                Ok(Some(_)) => return true,
+                Ok(Some(published)) => {
+                    self.keep_to(&published);
+                    return true;
+                }
                 Ok(None) => sleep(PAUSE).await,
                 Err(error) => self.trouble(&error).await,
             }
@@ -327,23 +336,21 @@ impl Crew {
 
     /// Keeps to the share of the limit that is published, until it is dropped.
     async fn follow_limit(&self) -> Infallible {
-        let mut known = None;
         loop {
             match self.queue.published().read().await {
-                Ok(Some(published)) => {
-                    let limit = published.fields.get(LIMIT).and_then(|it| it.parse().ok());
-                    let limit = limit.filter(|it: &u64| *it > 0);
-                    if known != Some(limit) {
-                        known = Some(limit);
-                        self.shared.shared_limit.set(limit, Instant::now());
-                    }
-                }
+                Ok(Some(published)) => self.keep_to(&published),
                 // What was published last holds until somebody says something else.
                 Ok(None) => {}
                 Err(error) => self.trouble(&error).await,
             }
             sleep(INTERVAL).await;
         }
+    }
+
+    fn keep_to(&self, published: &Published) {
+        let limit = published.fields.get(LIMIT).and_then(|it| it.parse().ok());
+        let limit = limit.filter(|it: &u64| *it > 0);
+        self.shared.shared_limit.set(limit, Instant::now());
     }
 
     async fn adapt(&self) -> Infallible {
@@ -366,12 +373,16 @@ impl Crew {
     }
 
     async fn trouble(&self, error: &workqueue::Error) {
-        let words = chain(error);
-        let is_news = self.shared.queue_trouble().replace(words.clone()).is_none();
-        if is_news {
-            warn!(error = words, "the queue cannot be used for now");
+        self.contact.lost(&self.shared, error).await;
+    }
+
+    /// The last one out turns off the light: of a run that is over, nothing stays in the queue.
+    async fn clear(&self) {
+        let inspector = self.queue.inspector();
+        let is_over = matches!(self.queue.published().read().await, Ok(None));
+        if is_over && matches!(inspector.workers(COMPUTE).await, Ok(0)) {
+            let _ = inspector.remove(COMPUTE).await; // what stays is small, and harms nobody
         }
-        sleep(PAUSE).await;
     }
 }
 

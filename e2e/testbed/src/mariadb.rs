@@ -92,6 +92,7 @@ innodb_buffer_pool_size=32M
 innodb_log_file_size=16M
 innodb_buffer_pool_dump_at_shutdown=OFF
 performance_schema=OFF
+innodb_print_all_deadlocks=ON
 character-set-server=utf8mb4
 collation-server=utf8mb4_unicode_ci
 ",

@@ -80,7 +80,8 @@ struct Look {
 
 impl Look {
     fn take(shared: &Shared, began: Instant) -> Self {
-        let bytes = shared.bytes.load(Ordering::Relaxed).cast_signed();
+        let read = shared.bytes.load(Ordering::Relaxed).cast_signed();
+        let before = shared.bytes_before.load(Ordering::Relaxed).cast_signed();
         let counts = shared.run().map(|run| run.counts).unwrap_or_default();
         let seconds = began.elapsed().as_secs().cast_signed().max(1);
         Self {
@@ -88,8 +89,8 @@ impl Look {
             selected: counts.selected,
             selected_bytes: counts.selected_bytes,
             done: counts.selected - counts.remaining(),
-            bytes,
-            rate: bytes / seconds,
+            bytes: before + read,
+            rate: read / seconds,
         }
     }
 
@@ -116,5 +117,27 @@ fn duration(seconds: i64) -> String {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
         _ => format!("{} h", seconds / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_resumed_goes_on_where_it_was() {
+        let look = |bytes| Look {
+            listed: 10,
+            selected: 10,
+            selected_bytes: 1 << 20,
+            done: 4,
+            bytes,
+            rate: 1 << 10,
+        };
+        assert_eq!(
+            look(1 << 19).text(),
+            "50 % of 1.0 MiB, 4 of 10 files, 1.0 KiB/s, 8 min left"
+        );
+        assert!(look(2 << 20).text().starts_with("100 %"));
     }
 }

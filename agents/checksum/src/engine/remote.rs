@@ -21,7 +21,7 @@ use super::work::give_up;
 use super::{Error, Job, Shared};
 use crate::judge::Reading;
 use crate::pack::Packer;
-use crate::queue::{COMPUTE, LIMIT, Queue, pack_job, payload};
+use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload};
 use crate::schedule::{Schedule, Seen};
 use crate::store::{FileResult, Pending, Run, Store};
 use crate::wire::{BackPack, PackFile, WorkPack, id_of};
@@ -41,8 +41,6 @@ const HIGH_WATER: u64 = 10_000;
 const LOW_WATER: u64 = 1000;
 /// How often limits and pauses are looked at.
 const MONITOR: Duration = Duration::from_secs(2);
-/// The pause after something went wrong.
-const PAUSE: Duration = Duration::from_secs(1);
 /// A worker waits at most so long before it looks for results again.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -55,7 +53,7 @@ pub(super) async fn work(
     shared: &Arc<Shared>,
 ) -> Result<(), Error> {
     let kinds = vec![Kind::new(queue.results())];
-    let writers = u32::try_from(store.writers()).unwrap_or(1);
+    let writers = u32::try_from(job.writers_to(store)).unwrap_or(1);
     let pool = Pool::new(
         queue.client.clone(),
         queue.namespace.clone(),
@@ -67,15 +65,17 @@ pub(super) async fn work(
         store,
         shared,
         pool: &pool,
+        contact: Contact::default(),
     };
     let stop = CancellationToken::new();
-    let serving = (0..store.writers()).map(|_| remote.take_results(run));
+    let serving = (0..job.writers_to(store)).map(|_| remote.take_results(run));
     let living = pool.run(stop.clone());
     let working = async {
         let done = tokio::select! {
             done = remote.rounds(run) => done,
             done = try_join_all(serving) => done.map(drop),
             never = remote.monitor() => match never {},
+            error = remote.contact.refused() => Err(error.into()),
         };
         stop.cancel();
         done
@@ -108,6 +108,7 @@ struct Remote<'a> {
     store: &'a Store,
     shared: &'a Arc<Shared>,
     pool: &'a Pool,
+    contact: Contact,
 }
 
 impl Remote<'_> {
@@ -204,13 +205,20 @@ impl Remote<'_> {
             }
             let looked = async {
                 let packs = inspector.counts(COMPUTE).await?;
-                Ok::<_, workqueue::Error>((packs, inspector.counts(&self.queue.results()).await?))
+                let results = inspector.counts(&self.queue.results()).await?;
+                Ok::<_, workqueue::Error>((packs, results, inspector.workers(COMPUTE).await?))
             };
             match looked.await {
-                Ok((packs, results)) => {
+                Ok((packs, results, workers)) => {
                     self.shared.queued.store(packs.queued, Ordering::Relaxed);
                     let is_empty = packs.is_drained() && results.is_drained();
                     empty = if is_empty { empty + 1 } else { 0 };
+                    // A large file may take hours, and a worker that died gives its pack back by itself. Without workers
+                    // there is nobody to lose anything.
+                    let is_served = packs.in_progress + results.in_progress > 0;
+                    if is_served || workers == 0 {
+                        moved = Instant::now();
+                    }
                 }
                 Err(error) => {
                     empty = 0;
@@ -334,14 +342,8 @@ impl Remote<'_> {
         Ok(is_crowded)
     }
 
-    /// Takes note of what is wrong with the queue, and waits a moment.
     async fn trouble(&self, error: &workqueue::Error) {
-        let words = runtime::telemetry::chain(error);
-        let is_news = self.shared.queue_trouble().replace(words.clone()).is_none();
-        if is_news {
-            warn!(error = words, "the queue cannot be used for now");
-        }
-        sleep(PAUSE).await;
+        self.contact.lost(self.shared, error).await;
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Shared {
     pub listed: AtomicU64,
     /// Bytes read so far, also of files that are not done.
     pub bytes: AtomicU64,
+    /// Bytes that the run had read before.
+    pub bytes_before: AtomicU64,
     /// Files that are being read.
     pub reading: AtomicI64,
     /// Packs that wait for a reader.
@@ -51,6 +53,7 @@ impl Shared {
             shared_limit: Limit::new(None, now),
             listed: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            bytes_before: AtomicU64::new(0),
             reading: AtomicI64::new(0),
             queued: AtomicU64::new(0),
             total_limit: AtomicU64::new(0),
@@ -104,7 +107,10 @@ impl Shared {
             .max(self.shared_limit.charge(bytes, now));
         let until = now + wait;
         while !self.is_stopped() {
-            let left = until.saturating_duration_since(Instant::now());
+            let now = Instant::now();
+            // A limit that was raised meanwhile lets go sooner.
+            let debt = self.own_limit.left(now).max(self.shared_limit.left(now));
+            let left = until.saturating_duration_since(now).min(debt);
             if left.is_zero() && !self.is_paused() {
                 return;
             }

@@ -6,7 +6,7 @@ use std::io::{self, BufReader};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -15,7 +15,7 @@ use super::{Error, Job, Lister, Shared};
 use crate::entry::Entry;
 use crate::list::{self, Listing, Problems, file_list, walk};
 use crate::merge::{Differences, may_forget, merge};
-use crate::spill::Spill;
+use crate::spill::{Piece, Spill};
 use crate::store::{Listed, Part, Run, Store};
 
 /// Threads that walk, where nobody says how many: latency is what a walk waits for.
@@ -69,16 +69,26 @@ pub(super) async fn sync(
     Ok(listing.problems)
 }
 
+/// Of a path that is long for people, its beginning.
 fn example(problem: &list::Problem) -> String {
-    format!("{}: {}", problem.path, problem.what)
+    const LONG: usize = 1000;
+    let path: String = problem.path.to_string();
+    let short: String = path.chars().take(LONG).collect();
+    let more = if short.len() < path.len() { "…" } else { "" };
+    format!("{short}{more}: {}", problem.what)
 }
 
+/// In a folder of its own: threads of an attempt that was given up may not have noticed yet. What earlier ones have left is
+/// removed.
 fn create(folder: &Path) -> io::Result<Spill> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    Spill::create(folder)
+    std::fs::create_dir_all(folder)?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    Spill::create(&folder.join(number.to_string()))
 }
 
 fn spill_failed(job: &Job, source: io::Error) -> Error {
@@ -165,7 +175,7 @@ impl Pass<'_> {
         let left: Vec<u8> = (0..=u8::MAX).filter(|it| !parts.contains_key(it)).collect();
         let done: Vec<(u8, Part)> = stream::iter(left)
             .map(|part| self.first(part))
-            .buffer_unordered(self.job.sync_concurrency)
+            .buffer_unordered(self.at_once())
             .try_collect()
             .await?;
         parts.extend(done);
@@ -176,9 +186,11 @@ impl Pass<'_> {
         if self.shared.is_stopped() {
             return Err(Error::Stopped { run: self.run.id });
         }
-        let found = self.compare(part).await?;
-        self.store.apply(self.run.id, part, &found).await?;
-        Ok((part, found.part()))
+        let mut writer = self.store.write_part(self.run.id, part, self.job.sync_rows);
+        for piece in self.pieces(part).await? {
+            writer.add(&self.compare(piece).await?).await?;
+        }
+        Ok((part, writer.finish().await?))
     }
 
     /// The second pass: forgets what is gone.
@@ -187,7 +199,7 @@ impl Pass<'_> {
         let missing: Vec<u8> = missing.map(|(part, _)| *part).collect();
         stream::iter(missing)
             .map(|part| self.second(part))
-            .buffer_unordered(self.job.sync_concurrency)
+            .buffer_unordered(self.at_once())
             .try_collect()
             .await
     }
@@ -196,14 +208,31 @@ impl Pass<'_> {
         if self.shared.is_stopped() {
             return Err(Error::Stopped { run: self.run.id });
         }
-        let found = self.compare(part).await?;
-        Ok(self.store.forget(self.run.id, &found.missing).await?)
+        for piece in self.pieces(part).await? {
+            let gone = self.compare(piece).await?.missing;
+            self.store
+                .forget(self.run.id, &gone, self.job.sync_rows)
+                .await?;
+        }
+        Ok(())
     }
 
-    async fn compare(&self, part: u8) -> Result<Differences, Error> {
+    /// While some write, one more compares.
+    fn at_once(&self) -> usize {
+        self.job.sync_concurrency.min(self.store.writers() + 1)
+    }
+
+    async fn pieces(&self, part: u8) -> Result<Vec<Piece>, Error> {
         let spill = self.spill.clone();
-        let listed = tokio::task::spawn_blocking(move || spill.part(part));
-        let rows = self.store.view().rows(part).await?;
+        let pieces = tokio::task::spawn_blocking(move || spill.pieces(part)).await;
+        let pieces = pieces.map_err(|_| Error::Reader)?;
+        pieces.map_err(|source| spill_failed(self.job, source))
+    }
+
+    async fn compare(&self, piece: Piece) -> Result<Differences, Error> {
+        let keys = piece.keys;
+        let listed = tokio::task::spawn_blocking(move || piece.entries());
+        let rows = self.store.view().rows(keys, self.job.sync_rows).await?;
         let listed = listed.await.map_err(|_| Error::Reader)?;
         let listed = listed.map_err(|source| spill_failed(self.job, source))?;
         Ok(merge(listed, rows, self.run.what.mode, self.run.id))

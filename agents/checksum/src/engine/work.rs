@@ -137,7 +137,8 @@ async fn round(
     }
     drop(results);
     let found = tokio::sync::Mutex::new(found);
-    let storing = (0..store.writers()).map(|_| write_back(store, run, job.batch, &found, shared));
+    let storing =
+        (0..job.writers_to(store)).map(|_| write_back(store, run, job.batch, &found, shared));
     let (producing, adapting) = (produce(store, run, job, packs), adapt(&round, least, most));
     let work = async {
         tokio::try_join!(producing, try_join_all(storing))?;

@@ -6,10 +6,9 @@ use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
 
 use super::stat::saturated;
-use crate::entry::Attributes;
+use crate::entry::{Attributes, UNKNOWN};
 
-/// What a line tells of a file. The engine does not tell the time of the last change of anything: that of the content stands
-/// for it.
+/// What a line tells of a file. The engine does not tell when anything but the content was changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line {
     /// Not escaped any more.
@@ -41,7 +40,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Line, &'static str> {
         attributes: Attributes {
             size,
             mtime,
-            ctime: mtime,
+            ctime: UNKNOWN,
         },
     })
 }
@@ -148,7 +147,7 @@ mod tests {
         let attributes = Attributes {
             size: 1024,
             mtime,
-            ctime: mtime,
+            ctime: UNKNOWN,
         };
         assert_eq!(
             parse(line),
@@ -200,7 +199,7 @@ mod tests {
         fn what_was_written_is_read_again(path: Vec<u8>, size: u64, microseconds in -9_000_000_000_000_000_i64..9_000_000_000_000_000) {
             let at = jiff::Timestamp::from_microsecond(microseconds).unwrap();
             let mtime = microseconds * 1000;
-            let line = Line { path, attributes: Attributes { size, mtime, ctime: mtime } };
+            let line = Line { path, attributes: Attributes { size, mtime, ctime: UNKNOWN } };
             let time = at.strftime("%Y-%m-%d %H:%M:%S.%6f").to_string();
             prop_assert_eq!(parse(written(&line, &time).as_bytes()), Ok(line));
         }

@@ -72,12 +72,22 @@ impl Dialect {
             ),
             Self::Mysql => {
                 let more = " UNION ALL SELECT ?, ?, ?".repeat(files.saturating_sub(1));
+                // In this order and by this index: a plan that goes through all files would wait for those of others.
                 format!(
-                    "UPDATE orrery_files AS f JOIN \
-                     (SELECT ? AS hash, ? AS algorithm, ? AS checksum{more}) AS v ON f.fs = ? AND f.hash = v.hash \
+                    "UPDATE (SELECT ? AS hash, ? AS algorithm, ? AS checksum{more}) AS v \
+                     STRAIGHT_JOIN orrery_files AS f FORCE INDEX (PRIMARY) ON f.fs = ? AND f.hash = v.hash \
                      SET f.read_run = ?, f.done_run = ?, f.algorithm = v.algorithm, f.checksum = v.checksum"
                 )
             }
+        }
+    }
+
+    /// Goes to rows by their keys, whatever is believed of the table: who went through all of it would wait for rows that
+    /// others hold, and they for his.
+    pub(super) fn by_key(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Mysql => " FORCE INDEX (PRIMARY)",
         }
     }
 
@@ -86,6 +96,23 @@ impl Dialect {
         match self {
             Self::Sqlite => 32_000,
             Self::Mysql => 65_000,
+        }
+    }
+
+    /// How many rows one statement adds at most: more are no faster, and cost memory on both sides.
+    pub(super) fn added_rows(self) -> usize {
+        match self {
+            Self::Sqlite => 1000,
+            Self::Mysql => 2000,
+        }
+    }
+
+    /// How many rows one statement may name by their keys. MariaDB takes a long list for a table of its own from 1,000 on,
+    /// and MySQL no longer looks keys up one by one from some ten thousand on.
+    pub(super) fn named_rows(self) -> usize {
+        match self {
+            Self::Sqlite => 8_000,
+            Self::Mysql => 500,
         }
     }
 }

@@ -153,10 +153,26 @@ fn of_mysql(number: u16) -> Trouble {
         1044 | 1045 | 1049 | 1142 | 1143 | 1227 | 1290 | 1698 | 1836 | 1820 => Trouble::Refused,
         // Disk full, table full, quota.
         1021 | 1041 | 1114 | 3675 => Trouble::Full,
-        // Shutting down, too many connections, killed, gone.
-        1040 | 1053 | 1077 | 1152 | 1158..=1161 | 1184 | 1203 | 1317 | 1927 | 2006 | 2013 => {
-            Trouble::Unreachable
-        }
+        // Shutting down, too many connections, blocked for now, a cluster without a majority, killed, gone.
+        1040
+        | 1047
+        | 1053
+        | 1077
+        | 1080
+        | 1129
+        | 1130
+        | 1152
+        | 1158..=1161
+        | 1180
+        | 1184
+        | 1203
+        | 1226
+        | 1317
+        | 1927
+        | 1969
+        | 2006
+        | 2013
+        | 3024 => Trouble::Unreachable,
         _ => Trouble::Broken,
     }
 }

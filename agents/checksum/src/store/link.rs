@@ -17,6 +17,8 @@ use super::Error;
 
 /// The longest that one statement may take: longer than any of ours needs, and not for ever.
 const STATEMENT: Duration = Duration::from_mins(5);
+/// Statements of more values are seldom the same twice, and are not kept.
+const FEW_VALUES: usize = 32;
 const PING: Duration = Duration::from_secs(10);
 
 /// How to connect.
@@ -250,7 +252,8 @@ async fn bounded<T>(statement: impl Future<Output = Result<T, Error>>) -> Result
 }
 
 fn sqlite<'a>(sql: &str, values: &[Value]) -> Query<'a, Sqlite, SqliteArguments> {
-    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    let query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    let mut query = query.persistent(values.len() <= FEW_VALUES);
     for value in values.iter().cloned() {
         query = match value {
             Value::Null => query.bind(None::<i64>),
@@ -263,7 +266,8 @@ fn sqlite<'a>(sql: &str, values: &[Value]) -> Query<'a, Sqlite, SqliteArguments>
 }
 
 fn mysql<'a>(sql: &str, values: &[Value]) -> Query<'a, MySql, MySqlArguments> {
-    let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    let query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+    let mut query = query.persistent(values.len() <= FEW_VALUES);
     for value in values.iter().cloned() {
         query = match value {
             Value::Null => query.bind(None::<i64>),

@@ -10,8 +10,10 @@ use tokio::time::timeout;
 use super::link::{Link, Place};
 use super::{Error, dialect::Dialect};
 
-/// How long one waits for a connection, and for a connection to be made.
+/// How long one waits for a connection to be made.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one waits for others of this process, whose statements end in time.
+const TURN: Duration = Duration::from_mins(10);
 
 /// A bounded number of connections.
 pub(super) struct Links {
@@ -46,7 +48,7 @@ impl Links {
 
     /// A connection, as soon as one is free.
     pub(super) async fn lend(&self) -> Result<Lent<'_>, Error> {
-        let turn = timeout(PATIENCE, self.turns.acquire()).await;
+        let turn = timeout(TURN, self.turns.acquire()).await;
         let turn = turn.map_err(|_| Error::Slow)?.map_err(|_| Error::Slow)?;
         let link = match self.reuse().await {
             Some(link) => link,

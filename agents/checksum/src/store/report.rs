@@ -21,15 +21,18 @@ pub enum WarningState {
     Replaced,
     /// Somebody said that the content is right as it is.
     Accepted,
+    /// The file is no longer there.
+    Gone,
 }
 
 impl WarningState {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::Open,
         Self::Acknowledged,
         Self::Restored,
         Self::Replaced,
         Self::Accepted,
+        Self::Gone,
     ];
 
     /// As stores have it.
@@ -40,6 +43,7 @@ impl WarningState {
             Self::Restored => "restored",
             Self::Replaced => "replaced",
             Self::Accepted => "accepted",
+            Self::Gone => "gone",
         }
     }
 

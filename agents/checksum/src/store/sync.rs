@@ -4,13 +4,16 @@ use std::collections::HashMap;
 
 use super::dialect::list;
 use super::link::{Link, Row as Columns, Value, values};
-use super::{Error, Run, Store, View, algorithm, attributes_of, key_of, runs};
+use super::{Error, Lent, Run, Store, View, algorithm, attributes_of, key_of, runs};
 use crate::algorithm::Algorithm;
 use crate::entry::{Attributes, Entry};
 use crate::judge::RunId;
 use crate::merge::{Differences, Mode, Row, Tally};
 use crate::path::{Key, RelativePath};
 use crate::read::Task;
+
+/// Columns of a file that a listing knows.
+const COLUMNS: usize = 7;
 
 /// A file that is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,43 +62,67 @@ pub struct Listed {
     pub example: Option<String>,
 }
 
-impl Store {
-    /// Writes what is different in one part, but forgets nothing; and that this part is done.
-    pub async fn apply(&self, run: RunId, part: u8, found: &Differences) -> Result<(), Error> {
-        let mut link = self.begin().await?;
-        let fs = self.view.fs;
-        let rows = self.view.dialect.values() / 7;
-        for new in found.new.chunks(rows) {
-            insert(&mut link, fs, run, new).await?;
+/// One part of a listing while it is written: all of it in one transaction, with what it came to.
+#[derive(Debug)]
+pub struct PartWriter<'a> {
+    store: &'a Store,
+    run: RunId,
+    part: u8,
+    rows: usize,
+    link: Option<Lent<'a>>,
+    sum: Part,
+}
+
+impl PartWriter<'_> {
+    /// Writes what is different in one piece, but forgets nothing.
+    pub async fn add(&mut self, found: &Differences) -> Result<(), Error> {
+        if self.link.is_none() {
+            self.link = Some(self.store.begin().await?);
         }
-        for entry in &found.changed {
-            let Attributes { size, mtime, ctime } = entry.attributes;
-            let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, changed_run = ? WHERE fs = ? AND hash = ?";
-            let key = entry.path.key();
-            let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
-            link.execute(update, &values).await?;
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        let fs = self.store.view.fs;
+        for new in found.new.chunks(self.rows) {
+            insert(link, fs, self.run, new).await?;
         }
-        for (key, attributes) in &found.suspect {
-            let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, suspect_run = ? WHERE fs = ? AND hash = ?";
-            let Attributes { size, mtime, ctime } = *attributes;
-            let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
-            link.execute(update, &values).await?;
-        }
-        for (key, attributes) in &found.refined {
-            let update = "UPDATE orrery_files SET mtime = ?, ctime = ? WHERE fs = ? AND hash = ?";
-            let values = values![attributes.mtime, attributes.ctime, fs, key.as_bytes()];
-            link.execute(update, &values).await?;
-        }
-        note(&mut link, fs, run, part, found).await?;
-        link.commit().await?;
-        link.give_back();
+        change(link, fs, self.run, found).await?;
+        self.sum = self.sum.plus(found.part());
         Ok(())
     }
 
+    /// Writes that the part is done; what it came to.
+    pub async fn finish(mut self) -> Result<Part, Error> {
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => self.store.begin().await?,
+        };
+        let fs = self.store.view.fs;
+        note(&mut link, fs, self.run, self.part, self.sum).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(self.sum)
+    }
+}
+
+impl Store {
+    /// Begins to write a part, with at most so many rows in a statement.
+    pub fn write_part(&self, run: RunId, part: u8, rows: usize) -> PartWriter<'_> {
+        PartWriter {
+            store: self,
+            run,
+            part,
+            rows: rows.clamp(1, self.view.dialect.added_rows()),
+            link: None,
+            sum: Part::default(),
+        }
+    }
+
     /// Forgets files that are gone.
-    pub async fn forget(&self, run: RunId, keys: &[Key]) -> Result<(), Error> {
+    pub async fn forget(&self, run: RunId, keys: &[Key], rows: usize) -> Result<(), Error> {
         let mut link = self.begin().await?;
-        for keys in keys.chunks(self.view.dialect.values() - 1) {
+        let dialect = self.view.dialect;
+        for keys in keys.chunks(rows.clamp(1, dialect.named_rows())) {
             let delete = format!(
                 "DELETE FROM orrery_files WHERE fs = ? AND hash IN ({})",
                 list("?", keys.len())
@@ -106,6 +133,13 @@ impl Store {
             let update = "UPDATE orrery_runs SET deleted = deleted + ? WHERE fs = ? AND id = ?";
             link.execute(update, &values![gone, self.view.fs, run])
                 .await?;
+            let close = format!(
+                "UPDATE orrery_warnings SET state = 'gone', closed_run = ?
+                 WHERE state IN ('open', 'acknowledged') AND fs = ? AND hash IN ({})",
+                list("?", keys.len())
+            );
+            values.insert(0, run.into());
+            link.execute(&close, &values).await?;
         }
         link.commit().await?;
         link.give_back();
@@ -147,19 +181,33 @@ impl Store {
 }
 
 impl View {
-    /// The rows of one part, in the order of their keys.
-    pub async fn rows(&self, part: u8) -> Result<Vec<Row>, Error> {
-        let select = "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run
-                      FROM orrery_files WHERE fs = ? AND hash >= ? AND hash <= ? ORDER BY hash";
-        let (mut first, mut last) = ([0; 16], [0xff; 16]);
-        (first[0], last[0]) = (part, part);
+    /// The rows of a range of keys, in their order, asked for at most so many at once.
+    pub async fn rows(&self, keys: (Key, Key), limit: usize) -> Result<Vec<Row>, Error> {
+        let limit = limit.max(1);
+        let (first, last) = keys;
         let mut link = self.links.lend().await?;
-        let rows = link
-            .fetch(select, &values![self.fs, &first[..], &last[..]])
-            .await?;
-        link.give_back();
-        let rows = rows.into_iter().map(|mut row| row_of(&mut row));
-        rows.collect()
+        let mut found: Vec<Row> = Vec::new();
+        loop {
+            let (after, from) = match found.last() {
+                Some(row) => (">", row.key),
+                None => (">=", first),
+            };
+            let select = format!(
+                "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run FROM orrery_files
+                 WHERE fs = ? AND hash {after} ? AND hash <= ? ORDER BY hash LIMIT ?"
+            );
+            let most = i64::try_from(limit).unwrap_or(i64::MAX);
+            let values = values![self.fs, from.as_bytes(), last.as_bytes(), most];
+            let page = link.fetch(&select, &values).await?;
+            let is_last = page.len() < limit;
+            for mut row in page {
+                found.push(row_of(&mut row)?);
+            }
+            if is_last {
+                link.give_back();
+                return Ok(found);
+            }
+        }
     }
 
     /// The file that a number stands for, and its size; none if there is no such file, or more than one.
@@ -234,12 +282,34 @@ impl View {
     }
 }
 
+async fn change(link: &mut Link, fs: i64, run: RunId, found: &Differences) -> Result<(), Error> {
+    for entry in &found.changed {
+        let Attributes { size, mtime, ctime } = entry.attributes;
+        let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, changed_run = ? WHERE fs = ? AND hash = ?";
+        let key = entry.path.key();
+        let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+        link.execute(update, &values).await?;
+    }
+    for (key, attributes) in &found.suspect {
+        let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, suspect_run = ? WHERE fs = ? AND hash = ?";
+        let Attributes { size, mtime, ctime } = *attributes;
+        let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+        link.execute(update, &values).await?;
+    }
+    for (key, attributes) in &found.refined {
+        let update = "UPDATE orrery_files SET mtime = ?, ctime = ? WHERE fs = ? AND hash = ?";
+        let values = values![attributes.mtime, attributes.ctime, fs, key.as_bytes()];
+        link.execute(update, &values).await?;
+    }
+    Ok(())
+}
+
 async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(), Error> {
     let insert = format!(
         "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
         list("(?, ?, ?, ?, ?, ?, ?)", new.len())
     );
-    let mut values = Vec::with_capacity(new.len() * 7);
+    let mut values = Vec::with_capacity(new.len() * COLUMNS);
     for entry in new {
         let Attributes { size, mtime, ctime } = entry.attributes;
         let key = entry.path.key();
@@ -257,13 +327,7 @@ async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(
     Ok(())
 }
 
-async fn note(
-    link: &mut Link,
-    fs: i64,
-    run: RunId,
-    part: u8,
-    found: &Differences,
-) -> Result<(), Error> {
+async fn note(link: &mut Link, fs: i64, run: RunId, part: u8, sum: Part) -> Result<(), Error> {
     let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ? AND part = ?";
     link.execute(delete, &values![fs, run, i64::from(part)])
         .await?;
@@ -272,7 +336,7 @@ async fn note(
         listed,
         unseen,
         new,
-    } = found.part();
+    } = sum;
     let values = values![
         fs,
         run,

@@ -7,8 +7,8 @@ use super::dialect::list;
 use super::link::{Link, Row, Value, values};
 use super::{Error, Location, Mysql, Store};
 use crate::algorithm::Algorithm;
+use crate::entry::UNKNOWN;
 use crate::judge::RunId;
-use crate::merge::UNKNOWN;
 use crate::path::{Key, RelativePath};
 use crate::state::State;
 

@@ -1,8 +1,10 @@
 //! What was read is stored: in one transaction with the counts, so that they always add up.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::time::sleep;
 
 use super::batch::{Batch, FileResult, KnownFile, Opened, Unverified};
 use super::dialect::{Dialect, list};
@@ -12,8 +14,9 @@ use crate::algorithm::Digest;
 use crate::judge::{Known, RunId};
 use crate::path::Key;
 
-/// How often a transaction that met another is tried again.
-const ATTEMPTS: usize = 5;
+/// How often a transaction that met another is tried again, each time after a longer pause.
+const ATTEMPTS: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Which run of which file system a transaction is about, and where it speaks.
 struct Scope<'a> {
@@ -35,6 +38,7 @@ impl Store {
         loop {
             match self.try_write_back(run, results, now).await {
                 Err(error) if error.trouble() == Trouble::Clash && attempt < ATTEMPTS => {
+                    sleep(PAUSE * attempt).await;
                     attempt += 1;
                 }
                 done => return done,
@@ -77,10 +81,11 @@ impl Scope<'_> {
         keys.sort_unstable();
         keys.dedup();
         let mut found = HashMap::with_capacity(keys.len());
-        for keys in keys.chunks(dialect.values() - 2) {
+        for keys in keys.chunks(dialect.named_rows()) {
             let select = format!(
-                "SELECT hash, path, size, mtime, ctime, changed_run, read_run, algorithm, checksum FROM orrery_files \
+                "SELECT hash, path, size, mtime, ctime, changed_run, read_run, algorithm, checksum FROM orrery_files{} \
                  WHERE fs = ? AND done_run < ? AND hash IN ({}) ORDER BY hash{}",
+                dialect.by_key(),
                 list("?", keys.len()),
                 dialect.for_update()
             );
@@ -132,7 +137,7 @@ impl Scope<'_> {
     async fn good(&mut self, mut files: Vec<(Key, Digest)>) -> Result<(), Error> {
         let dialect = Dialect::spoken_by(self.link);
         files.sort_unstable_by_key(|(key, _)| *key);
-        for files in files.chunks((dialect.values() - 3) / 3) {
+        for files in files.chunks(dialect.named_rows()) {
             let mut rows = Vec::with_capacity(files.len() * 3 + 3);
             for (key, digest) in files {
                 rows.extend(values![
@@ -153,10 +158,11 @@ impl Scope<'_> {
 
     /// Neither a new checksum nor another attempt in this run.
     async fn done(&mut self, keys: &[Key]) -> Result<(), Error> {
-        let most = Dialect::spoken_by(self.link).values() - 2;
-        for keys in keys.chunks(most) {
+        let dialect = Dialect::spoken_by(self.link);
+        for keys in keys.chunks(dialect.named_rows()) {
             let update = format!(
-                "UPDATE orrery_files SET done_run = ? WHERE fs = ? AND hash IN ({})",
+                "UPDATE orrery_files{} SET done_run = ? WHERE fs = ? AND hash IN ({})",
+                dialect.by_key(),
                 list("?", keys.len())
             );
             let mut values = values![self.run, self.fs].to_vec();
@@ -203,7 +209,7 @@ impl Scope<'_> {
     }
 
     async fn open_warnings(&mut self, of: &[(Key, &str)]) -> Result<HashSet<Key>, Error> {
-        let most = Dialect::spoken_by(self.link).values() - 1;
+        let most = Dialect::spoken_by(self.link).named_rows();
         let mut open = HashSet::new();
         for files in of.chunks(most) {
             let select = format!(
@@ -219,15 +225,18 @@ impl Scope<'_> {
         Ok(open)
     }
 
-    /// The same file damaged again, or still, is the same warning; what it is now is kept.
+    /// The same file damaged again, or still, is the same warning; what it is now is kept. Who took note of it took note of
+    /// that damage, and not of another.
     async fn open(&mut self, warning: &Opened, now: Timestamp) -> Result<(), Error> {
         let actual = warning.actual.as_bytes();
         let key = warning.key.as_bytes();
         let select = "SELECT id FROM orrery_warnings WHERE fs = ? AND hash = ? AND state IN ('open', 'acknowledged')";
         if let Some(mut row) = self.link.fetch_one(select, &values![self.fs, key]).await? {
-            let update =
-                "UPDATE orrery_warnings SET actual = ?, expected = ?, algorithm = ? WHERE id = ?";
+            let update = "UPDATE orrery_warnings
+                SET state = CASE WHEN actual = ? THEN state ELSE 'open' END, actual = ?, expected = ?, algorithm = ?
+                WHERE id = ?";
             let values = values![
+                actual,
                 actual,
                 warning.expected.as_bytes(),
                 warning.expected.algorithm.id(),

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::tree::{Tree, is_root, said};
+use crate::tree::{Tree, is_root, said, terminate};
 
 const NOBODY: u32 = 65534;
 
@@ -54,8 +54,7 @@ fn an_aborted_run_makes_no_false_alarm_later() {
 fn a_signal_ends_a_run_soon_and_in_order() {
     let tree = Tree::with(300);
     let child = tree.slow(&[]);
-    let killed = Command::new("kill").arg(child.id().to_string()).status();
-    assert!(killed.unwrap().success());
+    terminate(&child);
     let ended = said(&child.wait_with_output().unwrap());
     assert_eq!(ended.code, 3);
     assert!(

@@ -2,12 +2,13 @@
 //! The program as users run it: what it finds, what it forgets, how it ends.
 
 mod faults;
+mod gpfs;
 mod tree;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
@@ -139,6 +140,83 @@ fn a_person_can_accept_what_is_there_or_take_note_of_it() {
         "{complaint}"
     );
     assert_eq!(wrong.status.code(), Some(3));
+}
+
+#[test]
+fn a_warning_about_a_file_that_is_gone_is_closed() {
+    let tree = Tree::with(30);
+    tree.run(&[]);
+    tree.rot("folder0/file1");
+    assert_eq!(tree.run(&[]).code, 1);
+    remove(&tree.path("folder0/file1"));
+    let run = tree.run(&[]);
+    assert_eq!(run.code, 0, "{run:?}");
+    let all = tree.about(&["report", "--all", "--format", "csv"]);
+    let all = String::from_utf8(all.stdout).unwrap();
+    assert!(all.contains("\"folder0/file1\",gone,"), "{all}");
+    // What comes back under that name is new, whatever it holds.
+    tree.write("folder0/file1", "content of 1");
+    assert_eq!(tree.run(&[]).code, 0);
+}
+
+#[test]
+fn who_took_note_of_one_damage_is_told_of_another() {
+    let tree = Tree::with(10);
+    tree.run(&[]);
+    tree.rot("folder0/file1");
+    tree.run(&[]);
+    assert!(
+        tree.about(&["acknowledge", "folder0/file1"])
+            .status
+            .success()
+    );
+    let state = |run: &tree::Said| run.of_kind("warning")[0]["state"].clone();
+    assert_eq!(state(&tree.run(&[])), "acknowledged");
+    let mut content = fs::read(tree.path("folder0/file1")).unwrap();
+    content[3] ^= 1;
+    tree.overwrite("folder0/file1", &content);
+    assert_eq!(state(&tree.run(&[])), "open");
+}
+
+#[test]
+fn suspicious_files_are_read_by_a_run_that_reads_only_what_changed() {
+    let tree = Tree::with(30);
+    tree.run(&[]);
+    tree.rot("folder0/file1");
+    tree.overwrite("folder0/file2", b"short");
+    // Nothing of its content: read, and found as it was.
+    let mode = fs::Permissions::from_mode(0o640);
+    fs::set_permissions(tree.path("folder0/file3"), mode).unwrap();
+    let run = tree.run(&["--mode", "incremental"]);
+    assert_eq!(
+        run.counts(),
+        [
+            ("total", 30),
+            ("verified", 1),
+            ("corrupt", 2),
+            ("not_selected", 27)
+        ]
+    );
+}
+
+#[test]
+fn a_list_of_the_policy_engine_is_read_and_compared_with_what_a_walk_found() {
+    let tree = Tree::with(30);
+    let list = tree.policy_list();
+    let args = ["--policy-list", list.to_str().unwrap()];
+    assert_eq!(tree.run(&args).counts(), [("total", 30), ("new", 30)]);
+    // Times of the list are rougher than those of the file system, and nothing was changed all the same.
+    let incremental = ["--mode", "incremental"];
+    let idle = [("total", 30), ("not_selected", 30)];
+    let again = tree.run(&[&args[..], &incremental].concat());
+    assert_eq!(again.counts(), idle);
+    assert_eq!(tree.run(&incremental).counts(), idle);
+    tree.rot("folder0/file1");
+    let run = tree.run(&args);
+    assert_eq!(
+        run.counts(),
+        [("total", 30), ("verified", 29), ("corrupt", 1)]
+    );
 }
 
 #[test]

@@ -81,6 +81,34 @@ impl Tree {
         file.set_modified(modified).unwrap();
     }
 
+    /// Other content, as a medium or a broken program leaves it: the modification time stays.
+    pub(crate) fn overwrite(&self, file: &str, content: &[u8]) {
+        let path = self.path(file);
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(&path, content).unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_modified(modified).unwrap();
+    }
+
+    /// A list of all files as the policy engine of Spectrum Scale writes it: times to the microsecond.
+    pub(crate) fn policy_list(&self) -> PathBuf {
+        let line = "%i 1 0   |%s|%TY-%Tm-%Td %TH:%TM:%TS| -- %p\n";
+        let found = Command::new("find")
+            .arg(self.root())
+            .args(["-type", "f", "-printf", line])
+            .env("TZ", "UTC")
+            .output();
+        let text = String::from_utf8(found.unwrap().stdout).unwrap();
+        let rough = text.lines().map(|line| {
+            let (before, after) = line.split_once("| -- ").unwrap();
+            let (seconds, fraction) = before.rsplit_once('.').unwrap();
+            format!("{seconds}.{}| -- {after}\n", &fraction[..6])
+        });
+        let list = self.folder.path().join("list");
+        fs::write(&list, rough.collect::<String>()).unwrap();
+        list
+    }
+
     /// Lets everybody in, for runs as another user; gives the program's copy that user may start.
     pub(crate) fn open_to_all(&self) -> PathBuf {
         let program = self.folder.path().join("program");
@@ -93,10 +121,15 @@ impl Tree {
 
     /// `local` over the tree.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
+        self.command_over(&self.root(), args)
+    }
+
+    /// `local` over a folder of it.
+    pub(crate) fn command_over(&self, folder: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
         command
             .arg("local")
-            .arg(self.root())
+            .arg(folder)
             .arg("--store")
             .arg(self.store());
         command.args(["--output", "json"]).args(args);
@@ -222,4 +255,9 @@ pub(crate) fn is_root() -> bool {
 
 pub(crate) fn remove(path: &Path) {
     fs::remove_file(path).unwrap();
+}
+
+pub(crate) fn terminate(child: &Child) {
+    let killed = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(killed.unwrap().success());
 }

@@ -13,7 +13,7 @@ use checksum::algorithm::Algorithm;
 use checksum::engine::{self, Shared, Unresolved};
 use checksum::judge::Reading;
 use checksum::merge::Mode;
-use checksum::path::RelativePath;
+use checksum::path::{Key, RelativePath};
 use checksum::state::State;
 use checksum::store::{Error, Store, View, WarningState};
 use jiff::Timestamp;
@@ -26,6 +26,12 @@ where
 {
     claim(Place::sqlite()?).await?;
     claim(Place::mariadb().await?).await
+}
+
+/// As if the file had been read, and held its own key.
+fn read(key: &Key) -> (Key, Reading) {
+    let digests = vec![Algorithm::Blake3.digest(key.as_bytes())];
+    (*key, Reading::Read { digests, bytes: 1 })
 }
 
 #[tokio::test]
@@ -110,13 +116,7 @@ async fn the_same_reading_twice_counts_once_also_at_the_same_time() -> Result<()
         let store = Store::open(&place.location, 4).await?;
         let run = place.until_reading(&store).await?;
         let (pending, _) = store.view().pending(&run, None, 100).await?;
-        let results: Vec<_> = pending
-            .iter()
-            .map(|file| {
-                let digests = vec![Algorithm::Blake3.digest(file.task.path.as_bytes())];
-                (file.key, Reading::Read { digests, bytes: 1 })
-            })
-            .collect();
+        let results: Vec<_> = pending.iter().map(|file| read(&file.key)).collect();
         let now = Timestamp::now();
         let writing = (0..4).map(|_| store.write_back(&run, &results, now));
         for written in futures::future::join_all(writing).await {
@@ -287,6 +287,51 @@ async fn a_server_that_is_restarted_in_the_middle_costs_nothing_that_was_stored(
     let read = shared.bytes.load(Ordering::Relaxed);
     assert!(read < 2 * place.size()?, "{read}");
     server.shutdown().await
+}
+
+#[tokio::test]
+async fn transactions_that_write_at_once_never_wait_for_each_other_in_a_circle() -> Result<()> {
+    let server = testbed::mariadb::start().await?;
+    let place = Place::on(&server, "testbed")?;
+    place.files(400)?;
+    let store = Store::open(&place.location, 8).await?;
+    place.believed_empty().await?;
+    for _ in 0..5 {
+        let mut run = place.until_reading(&store).await?;
+        let (pending, _) = store.view().pending(&run, None, 1000).await?;
+        let results: Vec<_> = pending.iter().map(|file| read(&file.key)).collect();
+        // Every tenth row each, so that all of them meet everywhere.
+        let batches: Vec<Vec<_>> = (0..10)
+            .map(|n| results.iter().skip(n).step_by(10).cloned().collect())
+            .collect();
+        let now = Timestamp::now();
+        let writing = batches.iter().map(|it| store.write_back(&run, it, now));
+        futures::future::try_join_all(writing).await?;
+        run = store.view().run(run.id).await?;
+        assert_eq!(run.counts.remaining(), 0);
+        engine::abort(&store, run, None).await?;
+    }
+    assert_eq!(place.deadlocks().await?, 0);
+    server.shutdown().await
+}
+
+#[tokio::test]
+async fn rows_are_the_same_however_many_are_asked_for_at_once() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(200)?;
+        place.run(Mode::Full).await?;
+        let view = View::open(&place.location).await?;
+        let (first, _) = Key::range_of(0, 0, 1);
+        let (_, last) = Key::range_of(u8::MAX, 0, 1);
+        let all = view.rows((first, last), 1000).await?;
+        assert_eq!(all.len(), 200);
+        assert!(all.is_sorted_by_key(|row| row.key));
+        for limit in [1, 7, 100, 200] {
+            assert_eq!(view.rows((first, last), limit).await?, all);
+        }
+        Ok(())
+    })
+    .await
 }
 
 #[tokio::test]

@@ -123,12 +123,7 @@ impl Place {
                 Ok(fs::remove_file(lock)?)
             }
             Location::Mysql { server, .. } => {
-                let url = format!(
-                    "mysql://testbed:testbed@{}:{}/{}",
-                    server.host, server.port, server.database
-                );
-                let options: sqlx::mysql::MySqlConnectOptions = url.parse()?;
-                let mut link = options.connect().await?;
+                let mut link = self.link().await?;
                 let select = "SELECT id FROM information_schema.processlist WHERE db = ? AND id <> CONNECTION_ID()";
                 let others: Vec<(i64,)> = sqlx::query_as(select)
                     .bind(&server.database)
@@ -141,6 +136,40 @@ impl Place {
                 Ok(())
             }
         }
+    }
+
+    async fn link(&self) -> Result<sqlx::MySqlConnection> {
+        let Mysql {
+            host,
+            port,
+            database,
+            ..
+        } = self.mysql()?;
+        let url = format!("mysql://testbed:testbed@{host}:{port}/{database}");
+        let options: sqlx::mysql::MySqlConnectOptions = url.parse()?;
+        Ok(options.connect().await?)
+    }
+
+    /// Makes the server believe that it knows no files, as one does that died before it had counted them.
+    pub(crate) async fn believed_empty(&self) -> Result<()> {
+        let mut link = self.link().await?;
+        for statement in [
+            "ALTER TABLE orrery_files STATS_PERSISTENT = 1, STATS_AUTO_RECALC = 0",
+            "UPDATE mysql.innodb_table_stats SET n_rows = 0, clustered_index_size = 1 WHERE table_name = 'orrery_files'",
+            "FLUSH TABLES orrery_files",
+        ] {
+            link.execute(sqlx::raw_sql(statement)).await?;
+        }
+        Ok(())
+    }
+
+    /// How often the server has seen transactions that waited for each other.
+    pub(crate) async fn deadlocks(&self) -> Result<u64> {
+        let status = "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'";
+        let (_, number): (String, String) = sqlx::query_as(status)
+            .fetch_one(&mut self.link().await?)
+            .await?;
+        Ok(number.parse()?)
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -200,6 +229,8 @@ impl Place {
                 files: 7,
             },
             sync_concurrency: 3,
+            sync_rows: 7,
+            writers: 3,
             batch: 20,
             stop_after_sync: false,
         }

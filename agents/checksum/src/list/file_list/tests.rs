@@ -4,7 +4,7 @@ use std::io::{self, BufReader, Read};
 use std::sync::Mutex;
 
 use super::*;
-use crate::entry::{Attributes, Entry};
+use crate::entry::{Attributes, Entry, UNKNOWN};
 
 /// Reads a list of the first form; what was found is in order.
 fn read(list: &[u8], root: &Path, options: &Options) -> (Listing, Vec<Entry>) {
@@ -150,7 +150,7 @@ fn lines_of_the_policy_engine_tell_path_size_and_time() {
     let attributes = Attributes {
         size: 4,
         mtime: 1_000_002_000,
-        ctime: 1_000_002_000,
+        ctime: UNKNOWN,
     };
     assert_eq!(
         found,

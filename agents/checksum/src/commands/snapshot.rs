@@ -1,0 +1,87 @@
+#![expect(
+    clippy::disallowed_methods,
+    reason = "an edge: it reads the clock for everything below it"
+)]
+//! A run over a snapshot that is made for it, and deleted when the run has ended. The store knows its name before it is made:
+//! whoever goes on with the run, or gives it up, finds it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::Error;
+use crate::engine::{self, Ended, Job, Shared, Unresolved};
+use crate::gpfs::{self, FileSystem};
+use crate::state::State;
+use crate::store::{NewRun, Run, Store, beside};
+
+pub(super) async fn run(
+    snapshots: &FileSystem<'_>,
+    mut job: Job,
+    store: &Store,
+    mut what: NewRun,
+    unresolved: Unresolved,
+    shared: &Arc<Shared>,
+) -> Result<Ended, Error> {
+    let earlier = store.view().last_run().await?;
+    let earlier = earlier.filter(|run| !run.state.is_resolved());
+    if let (Some(run), Unresolved::Abort) = (&earlier, unresolved)
+        && let Some(name) = &run.what.snapshot
+    {
+        snapshots.delete(name).await?;
+    }
+    let name = format!("orrery-checksum-{}", Timestamp::now().as_millisecond());
+    what.snapshot = Some(name);
+    let run = engine::begin(store, &what, unresolved).await?;
+    let Some(name) = run.what.snapshot.clone() else {
+        return Err(gpfs::Error::NoSnapshot(run.id).into());
+    };
+    let id = run.id;
+    let ended = read(snapshots, &name, &mut job, store, run, shared).await;
+    let is_over = store.view().run(id).await?.state.is_resolved();
+    if is_over {
+        snapshots.delete(&name).await?;
+    }
+    ended
+}
+
+async fn read(
+    snapshots: &FileSystem<'_>,
+    name: &str,
+    job: &mut Job,
+    store: &Store,
+    run: Run,
+    shared: &Arc<Shared>,
+) -> Result<Ended, Error> {
+    if let Err(error) = snapshots.create(name).await {
+        // Nothing was begun that could be gone on with.
+        if !matches!(error, gpfs::Error::Stopped) && run.state == State::Initialised {
+            engine::abort(store, run, None).await?;
+        }
+        return Err(error.into());
+    }
+    let list = ListFolder(list_beside(&job.spill));
+    job.root = snapshots.root(name);
+    if matches!(
+        run.state,
+        State::Initialised | State::Snapshot | State::MetadataSync
+    ) {
+        job.lister = snapshots.list(name, &list.0).await?;
+    }
+    Ok(engine::run(job, store, run, shared).await?)
+}
+
+fn list_beside(spill: &Path) -> PathBuf {
+    beside(spill, ".policy")
+}
+
+/// Rules and list of a policy, gone with it.
+struct ListFolder(PathBuf);
+
+impl Drop for ListFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0); // made anew next time
+    }
+}
