@@ -48,14 +48,18 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The same, so many times; a first look is taken once.
+    /// The same, so many times.
     #[must_use]
     pub fn times(self, repetitions: usize) -> Self {
-        let repetitions = if self.lenient { 1 } else { repetitions };
         Self {
             repetitions,
             ..self
         }
+    }
+
+    /// A first look is taken once.
+    fn repetitions(self) -> usize {
+        if self.lenient { 1 } else { self.repetitions }
     }
 }
 
@@ -88,12 +92,12 @@ pub async fn run_by<T>(
     mut turn: impl AsyncFnMut(Side) -> Result<Turn<T>>,
 ) -> Result<Vec<(Side, T)>> {
     let mut samples = Vec::new();
-    for repetition in 0..rules.repetitions {
+    for repetition in 0..rules.repetitions() {
         for side in order(repetition, sides) {
             let name = format!(
                 "{what}, {} of {}, {}",
                 repetition + 1,
-                rules.repetitions,
+                rules.repetitions(),
                 side.name()
             );
             eprintln!("bench: {name}");

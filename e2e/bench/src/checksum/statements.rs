@@ -121,7 +121,7 @@ impl Statements {
     }
 
     async fn highest(&mut self, table: &str) -> Result<u64> {
-        let select = sqlx::AssertSqlSafe(format!("SELECT COALESCE(MAX(id), 0) FROM {table}"));
+        let select = sqlx::AssertSqlSafe(format!("SELECT MAX(id) FROM {table}"));
         let row = sqlx::query(select).fetch_one(&mut self.link).await?;
         Ok(row.try_get(0)?)
     }

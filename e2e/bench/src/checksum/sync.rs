@@ -135,6 +135,8 @@ impl Place {
             medium: Medium::Cache,
             packs: Sizes::default(),
             sync_concurrency: 2,
+            sync_rows: 10_000,
+            writers: 2,
             batch: 500,
             stop_after_sync: true,
         }
