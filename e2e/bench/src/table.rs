@@ -8,7 +8,10 @@ use crate::row::Row;
 /// The rows as a table. Columns that would be empty, those of a peer where there is none, are left out. One peer of all
 /// rows is named in the head, several in each row.
 pub fn table(rows: &[Row]) -> String {
-    let peers: BTreeSet<&str> = rows.iter().filter_map(|row| row.against.as_deref()).collect();
+    let peers: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| row.against.as_deref())
+        .collect();
     let peer = match (peers.first(), peers.len()) {
         (None, _) => "",
         (Some(peer), 1) => peer,

@@ -90,9 +90,7 @@ impl Piece {
             Self::Operator => {
                 operator_core::measure(&run(Topic::Operator, operator_core::against()?)).await
             }
-            Self::Install => {
-                install::measure_all(&run(Topic::Install, String::new())).await
-            }
+            Self::Install => install::measure_all(&run(Topic::Install, String::new())).await,
             Self::Checksum(part) => {
                 checksum::measure(part, rules, &run(Topic::Checksum, String::new())).await
             }

@@ -43,7 +43,11 @@ const WORKER: Measure = goal(
     "s",
     30.0,
 );
-const COORDINATOR: Measure = goal("a coordinator is killed: packs that are read twice", "", 1.0);
+const COORDINATOR: Measure = goal(
+    "a coordinator is killed: packs that are read twice",
+    "",
+    1.0,
+);
 
 pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
     let rules = rules.times(1);
@@ -97,10 +101,16 @@ async fn worker_killed() -> Result<Sample> {
     victim.kill().await?;
     let killed = Instant::now();
     let lost = packs.in_progress().await?.remove(&pool).unwrap_or_default();
-    ensure!(!lost.is_empty(), "the worker had no pack when it was killed");
+    ensure!(
+        !lost.is_empty(),
+        "the worker had no pack when it was killed"
+    );
     let heir = packs.pool_of(other.pid()).await?;
     begun(&mut packs, &heir, &lost).await?;
-    Ok(Sample::from([(WORKER.name, killed.elapsed().as_secs_f64())]))
+    Ok(Sample::from([(
+        WORKER.name,
+        killed.elapsed().as_secs_f64(),
+    )]))
 }
 
 /// Waits until a pool has begun with all of these packs.

@@ -42,8 +42,16 @@ struct Case {
 const CASES: [Case; 4] = [
     case("limit of 40 MiB/s, large files, 1 worker: off by", FAST, 1),
     case("limit of 40 MiB/s, large files, 4 workers: off by", FAST, 4),
-    case("limit of 8 MiB/s, files of 4 KiB, 1 worker: off by", SLOW, 1),
-    case("limit of 8 MiB/s, files of 4 KiB, 4 workers: off by", SLOW, 4),
+    case(
+        "limit of 8 MiB/s, files of 4 KiB, 1 worker: off by",
+        SLOW,
+        1,
+    ),
+    case(
+        "limit of 8 MiB/s, files of 4 KiB, 4 workers: off by",
+        SLOW,
+        4,
+    ),
 ];
 
 const fn case(name: &'static str, limit: u64, workers: usize) -> Case {
@@ -75,7 +83,9 @@ async fn off_by(case: Case) -> Result<Sample> {
     }
     site.set("maxThroughput", &json!(case.limit));
     let names = (0..case.workers).map(|n| format!("worker-{n}"));
-    let workers: Vec<Member> = names.map(|name| site.worker(&name)).collect::<Result<_>>()?;
+    let workers: Vec<Member> = names
+        .map(|name| site.worker(&name))
+        .collect::<Result<_>>()?;
     let coordinator = site.coordinator("coordinator")?;
     eventually("bytes that are read", START, async || {
         Ok((given(&workers)? > case.limit).then_some(()))

@@ -59,7 +59,10 @@ impl Packs {
             format!("jobs:{RESULTS}*"),
         ] {
             for key in self.keys(&pattern).await? {
-                let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut self.redis).await?;
+                let kind: String = redis::cmd("TYPE")
+                    .arg(&key)
+                    .query_async(&mut self.redis)
+                    .await?;
                 if kind == "list" {
                     count += self.redis.llen::<_, u64>(&key).await?;
                 }

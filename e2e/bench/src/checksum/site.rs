@@ -60,8 +60,7 @@ impl Site {
         }
         let (mariadb, redis) = (testbed::mariadb().await?, testbed::redis().await?);
         create_database(&mariadb.url()).await?;
-        let server =
-            |it: SocketAddr| json!({"host": it.ip(), "port": it.port(), "space": SPACE});
+        let server = |it: SocketAddr| json!({"host": it.ip(), "port": it.port(), "space": SPACE});
         let spec = json!({
             "run": "bench/run", "fileSystem": "files", "root": folder.path().join("files"),
             "mode": "Full", "algorithm": "blake3", "deletionGuardPercent": 10,

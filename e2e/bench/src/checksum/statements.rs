@@ -108,9 +108,15 @@ impl Statements {
         let (inserts, files) = (self.highest("inserts").await?, self.highest("files").await?);
         let began = Instant::now();
         let run = self.last;
-        let updated = self.chunks(inserts, UPDATE, |at, to| vec![run, at, to, run]).await?;
-        let deleted = self.chunks(files, DELETE, |at, to| vec![run, at, to]).await?;
-        let inserted = self.chunks(inserts, INSERT, |at, to| vec![run, at, to]).await?;
+        let updated = self
+            .chunks(inserts, UPDATE, |at, to| vec![run, at, to, run])
+            .await?;
+        let deleted = self
+            .chunks(files, DELETE, |at, to| vec![run, at, to])
+            .await?;
+        let inserted = self
+            .chunks(inserts, INSERT, |at, to| vec![run, at, to])
+            .await?;
         let took = began.elapsed();
         let is_as_expected = updated >= inserts / 2 && deleted == 0 && inserted == 0;
         ensure!(
