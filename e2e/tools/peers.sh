@@ -1,15 +1,11 @@
 #!/usr/bin/env bash
-# Builds what benchmarks compare with, once per version, and prints the folder that holds it.
-# Progress goes to stderr, the folder to stdout.
+# Builds or installs what a topic of the benchmarks compares with, once per version, and prints the folder that holds it.
+# Which topic, is the argument: operator or checksum. Progress goes to stderr, the folder to stdout.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/lib.sh"
 
-source=$here/../bench/peers/controller-runtime
-key=$(cat "$source"/*.{go,mod,sum} | sha256sum | cut -c1-12)
-out=$(cache_dir)/peers-controller-runtime-$CONTROLLER_RUNTIME_VERSION-$key
-
-build_all() { # into $1
+build_controller() { # into $1
   local go
   go=$(go_toolchain)
   export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS=-trimpath
@@ -17,5 +13,27 @@ build_all() { # into $1
   step controller-runtime "$go" -C "$source" build -ldflags "-s -w" -o "$1/controller-runtime" .
 }
 
-once "$out" build_all 2000
+install_sums() { # into $1
+  command -v python3 >/dev/null || die "python3 is needed to install bitrot: apt-get install python3 python3-pip"
+  say "installing b3sum $B3SUM_VERSION and bitrot $BITROT_VERSION, once: about a minute on two cores"
+  # The caller may be `make`, which exports RUSTFLAGS for our own code; the tools are not ours to lint.
+  unset RUSTFLAGS CARGO_TARGET_DIR
+  step b3sum cargo install --quiet --locked --root "$1" --target-dir "$1/target" "b3sum@$B3SUM_VERSION"
+  rm -rf "$1/target"
+  step bitrot python3 -m pip install --quiet --no-deps --target "$1/python" "bitrot==$BITROT_VERSION"
+}
+
+case ${1:-} in
+  operator)
+    source=$here/../bench/peers/controller-runtime
+    key=$(cat "$source"/*.{go,mod,sum} | sha256sum | cut -c1-12)
+    out=$(cache_dir)/peers-controller-runtime-$CONTROLLER_RUNTIME_VERSION-$key
+    once "$out" build_controller 2000
+    ;;
+  checksum)
+    out=$(cache_dir)/peers-b3sum-$B3SUM_VERSION-bitrot-$BITROT_VERSION
+    once "$out" install_sums 1000
+    ;;
+  *) die "peers.sh knows operator and checksum, not '${1:-}'" ;;
+esac
 echo "$out"

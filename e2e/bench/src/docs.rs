@@ -26,6 +26,11 @@ impl Docs {
         self.refresh()
     }
 
+    /// Keeps the figures of a part of a topic beside those that it has of others.
+    pub fn amend(&self, topic: Topic, rows: &[Row]) -> Result<()> {
+        self.write(topic, &amended(self.rows(topic)?, rows))
+    }
+
     /// Makes the page and the pictures agree with the figures that are kept.
     pub fn refresh(&self) -> Result<()> {
         for (file, text) in self.wanted()? {
@@ -50,7 +55,7 @@ impl Docs {
     }
 
     /// The rows that were measured last; none if it never was.
-    fn rows(&self, topic: Topic) -> Result<Vec<Row>> {
+    pub fn rows(&self, topic: Topic) -> Result<Vec<Row>> {
         let file = self.figures(topic);
         let failed = || format!("failed to read {}", file.display());
         match fs::read_to_string(&file) {
@@ -65,6 +70,17 @@ impl Docs {
     }
 }
 
+/// The rows with new ones in the places of those that they replace; others come last.
+fn amended(mut rows: Vec<Row>, new: &[Row]) -> Vec<Row> {
+    for row in new {
+        match rows.iter_mut().find(|old| old.measure == row.measure) {
+            Some(old) => *old = row.clone(),
+            None => rows.push(row.clone()),
+        }
+    }
+    rows
+}
+
 fn write(file: &Path, text: &str) -> Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
@@ -75,6 +91,16 @@ fn write(file: &Path, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::tests::example;
+
+    #[test]
+    fn rows_that_are_measured_again_stay_where_they_are() {
+        let all = example();
+        let mut again = all[1].clone();
+        again.ours = 7.0;
+        let rows = amended(all[..2].to_vec(), &[all[2].clone(), again.clone()]);
+        assert_eq!(rows, [all[0].clone(), again, all[2].clone()]);
+    }
 
     #[test]
     fn the_page_and_the_pictures_agree_with_the_figures() {

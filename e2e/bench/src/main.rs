@@ -4,7 +4,10 @@
 use std::{io::Write, process::ExitCode};
 
 use anyhow::Result;
-use bench::{docs::Docs, machine::machine, table::table, topic::Topic};
+use bench::{
+    checksum::Part, docs::Docs, machine::machine, rounds::Rules, row::Row, table::table,
+    topic::Topic,
+};
 use clap::Parser;
 use runtime::clock::{Clock, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,6 +24,17 @@ struct Arguments {
     /// Measure nothing; write the page and the pictures again from the figures that are kept.
     #[arg(long)]
     refresh: bool,
+    /// Measure only these parts of the topic `checksum`, and keep the figures of the others.
+    #[arg(
+        long = "part",
+        value_enum,
+        value_delimiter = ',',
+        env = "ORRERY_BENCH_PARTS"
+    )]
+    parts: Vec<Part>,
+    /// A first look: measure once, whoever else uses the machine, and write nothing.
+    #[arg(long, env = "ORRERY_BENCH_DRAFT")]
+    draft: bool,
 }
 
 #[tokio::main]
@@ -53,12 +67,31 @@ async fn run(arguments: &Arguments) -> Result<()> {
         .topic
         .map_or_else(|| Topic::ALL.to_vec(), |topic| vec![topic]);
     for topic in topics {
-        let date = SystemClock.wall().strftime("%Y-%m-%d").to_string();
-        let rows = topic.measure(date, machine()?).await?;
-        docs.write(topic, &rows)?;
+        let rows = measure(topic, arguments, &docs).await?;
         writeln!(std::io::stdout(), "{}", table(&rows))?;
     }
     Ok(())
+}
+
+/// What was measured of a topic now. Each piece is kept as soon as there is one.
+async fn measure(topic: Topic, arguments: &Arguments, docs: &Docs) -> Result<Vec<Row>> {
+    let rules = Rules {
+        lenient: arguments.draft,
+        ..Rules::default()
+    };
+    let mut rows = Vec::new();
+    for piece in topic.pieces(&arguments.parts) {
+        let date = SystemClock.wall().strftime("%Y-%m-%d").to_string();
+        let found = Box::pin(piece.measure(rules, date, machine()?)).await?;
+        if !arguments.draft {
+            docs.amend(topic, &found)?;
+        }
+        rows.extend(found);
+    }
+    if arguments.parts.is_empty() && !arguments.draft {
+        docs.write(topic, &rows)?;
+    }
+    Ok(rows)
 }
 
 async fn interrupted() -> Result<()> {

@@ -113,6 +113,11 @@ pub async fn at_rest(pid: u32) -> Result<u64> {
     looks.last().copied().context("no look was taken")
 }
 
+/// The most resident memory that a process ever had, in bytes.
+pub fn peak(pid: u32) -> Result<u64> {
+    Ok(memory(pid)?.peak)
+}
+
 fn memory(pid: u32) -> Result<Memory> {
     let text = fs::read_to_string(format!("/proc/{pid}/status"));
     let text = text.with_context(|| format!("process {pid} has ended"))?;

@@ -12,6 +12,7 @@ pub mod watchers;
 use anyhow::{Context, Result};
 
 use crate::{
+    peers,
     rounds::{self, Side},
     row::{self, Measure, Row, Run},
 };
@@ -73,7 +74,7 @@ const COMPARED: [Measure; 8] = [
 
 /// Measures all of it.
 pub async fn measure(run: &Run) -> Result<Vec<Row>> {
-    let peer = contender::peer().await?;
+    let peer = peers::folder("operator").await?.join("controller-runtime");
     let sides = [Side::Ours, Side::Peer];
     let turns = rounds::run("reconciles", &sides, async |side| {
         turn::take(side, &peer).await

@@ -38,6 +38,17 @@ pub struct Run {
     pub against: String,
 }
 
+impl Run {
+    /// The same, compared with something else.
+    #[must_use]
+    pub fn beside(&self, against: &str) -> Self {
+        Self {
+            against: against.into(),
+            ..self.clone()
+        }
+    }
+}
+
 /// One measure of a run.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Row {

@@ -1,22 +1,26 @@
 //! In: rows. Out: a Markdown table that is readable in a terminal too.
 //! Pure.
 
+use std::collections::BTreeSet;
+
 use crate::row::Row;
 
-/// The rows as a table. Columns that would be empty, those of a peer where there is none, are left out.
+/// The rows as a table. Columns that would be empty, those of a peer where there is none, are left out. One peer of all
+/// rows is named in the head, several in each row.
 pub fn table(rows: &[Row]) -> String {
-    let against = rows.iter().find_map(|row| row.against.as_deref());
-    let ratio = against.map_or("", |_| "ratio");
-    let head = [
-        "measure",
-        "ours",
-        against.unwrap_or(""),
-        ratio,
-        "goal",
-        "met",
-    ];
+    let peers: BTreeSet<&str> = rows
+        .iter()
+        .filter_map(|row| row.against.as_deref())
+        .collect();
+    let peer = match (peers.first(), peers.len()) {
+        (None, _) => "",
+        (Some(peer), 1) => peer,
+        (Some(_), _) => "peer",
+    };
+    let ratio = if peers.is_empty() { "" } else { "ratio" };
+    let head = ["measure", "ours", peer, ratio, "goal", "met"];
     let mut lines = vec![head.map(String::from)];
-    lines.extend(rows.iter().map(cells));
+    lines.extend(rows.iter().map(|row| cells(row, peers.len() > 1)));
     let longest = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
     let widths: Vec<usize> = (0..head.len()).filter_map(longest).collect();
     let mut text = lines.iter().map(|line| joined(line, &widths));
@@ -35,14 +39,15 @@ fn joined(cells: &[String], widths: &[usize]) -> String {
     line + "\n"
 }
 
-fn cells(row: &Row) -> [String; 6] {
+fn cells(row: &Row, is_peer_named: bool) -> [String; 6] {
     let peer = row.peer.zip(row.peer_spread);
+    let peer = peer.map(|(peer, spread)| with_spread(peer, spread, &row.unit));
+    let name = row.against.as_deref().filter(|_| is_peer_named);
+    let name = name.map(|name| format!(": {name}"));
     [
         row.measure.clone(),
         with_spread(row.ours, row.ours_spread, &row.unit),
-        peer.map_or_else(String::new, |(peer, spread)| {
-            with_spread(peer, spread, &row.unit)
-        }),
+        peer.unwrap_or_default() + &name.unwrap_or_default(),
         row.ratio
             .map_or_else(String::new, |ratio| format!("{ratio:.2}")),
         goal(row).unwrap_or_default(),
@@ -125,6 +130,15 @@ mod tests {
     #[test]
     fn without_a_peer_there_are_no_columns_for_one() {
         insta::assert_snapshot!(table(&example()[2..]));
+    }
+
+    #[test]
+    fn several_peers_are_named_in_their_rows() {
+        let mut rows = example();
+        rows[1].against = Some("another".into());
+        let text = table(&rows);
+        assert!(text.contains("| peer "), "{text}");
+        assert!(text.contains(": another "), "{text}");
     }
 
     #[test]

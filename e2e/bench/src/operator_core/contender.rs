@@ -4,12 +4,11 @@
 use std::{
     env,
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    path::{Path, PathBuf},
-    process::Stdio,
+    path::Path,
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use http::Uri;
 use runtime::http::{Client, Limits};
 use testbed::{
@@ -17,12 +16,9 @@ use testbed::{
     process::{Launch, Process},
     wait::eventually,
 };
-use tokio::{process::Command, time::timeout};
 
 use crate::{rounds::Side, scrape::total};
 
-/// A first build of the peer takes two minutes on two cores.
-const BUILD: Duration = Duration::from_mins(30);
 const START: Duration = Duration::from_mins(1);
 
 /// A controller that keeps one ConfigMap per ChecksumSchedule.
@@ -118,22 +114,4 @@ fn free_addresses() -> Result<[SocketAddr; 2]> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let (first, second) = (listen()?, listen()?);
     Ok([first.local_addr()?, second.local_addr()?])
-}
-
-/// Builds the peer if it is not built yet; says so on standard error. Where its program is.
-pub(super) async fn peer() -> Result<PathBuf> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/peers.sh");
-    let building = Command::new(&script)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("failed to run {}", script.display()))?;
-    let output = timeout(BUILD, building.wait_with_output()).await;
-    let output = output.context("building the peer took too long")??;
-    ensure!(
-        output.status.success(),
-        "failed to build the peer; see above"
-    );
-    let folder = String::from_utf8(output.stdout).context("a folder that is not UTF-8")?;
-    Ok(Path::new(folder.trim()).join("controller-runtime"))
 }
