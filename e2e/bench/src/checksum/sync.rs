@@ -46,10 +46,10 @@ pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
     let mut place = Place::fill().await?;
     let sides = [Side::Ours, Side::Peer];
     let samples = rounds::run_by(rules, "metadata", &sides, async |side| {
-        turn(place.sync(side)).await
+        Box::pin(turn(place.sync(side))).await
     });
     let statements = run.beside("three statements of lsdf-checksum");
-    row::rows(&[SYNC], &samples.await?, &statements)
+    row::rows(&[SYNC], &Box::pin(samples).await?, &statements)
 }
 
 struct Place {

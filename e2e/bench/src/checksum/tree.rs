@@ -129,8 +129,8 @@ mod tests {
         policy_list(&list, Path::new("/data"), 61).unwrap();
         let text = fs::read_to_string(list).unwrap();
         assert_eq!(text.lines().count(), 61);
-        let last = "60 1 0 |60|2026-01-01 00:01:00.000000| -- \
+        let line = "60 1 0 |60|2026-01-01 00:01:00.000000| -- \
                     /data/archive/collection-00000/experiment-000/data-000000060.raw";
-        assert_eq!(text.lines().last(), Some(last));
+        assert_eq!(text.lines().last(), Some(line));
     }
 }
