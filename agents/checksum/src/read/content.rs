@@ -243,3 +243,20 @@ fn update(hashers: &mut [Hasher], block: &[u8]) {
         hasher.update(block);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_medium_that_fails_is_told_with_the_place() {
+        // Nothing is mapped at the beginning of a process: its memory cannot be read there.
+        let memory = fs::open("/proc/self/mem", OFlags::RDONLY, fs::Mode::empty()).unwrap();
+        for size in [4096, LARGE] {
+            let content = Content::new(&memory, size, Medium::Cache);
+            let mut hashers = [crate::algorithm::Algorithm::Sha1.hasher()];
+            let read = Buffers::default().feed(content, &|_| true, &mut hashers);
+            assert_eq!(read, Ok(Err((0, Errno::IO))));
+        }
+    }
+}

@@ -48,6 +48,12 @@ async fn a_large_file_is_read_in_pieces_by_several_workers_and_is_the_same_file(
         site.worker("worker-1", &config),
         site.worker("worker-2", &config),
     ];
+    site.until("both are there", || async {
+        let keys = site.keys().await?;
+        let is_pool = |key: &&String| key.contains(":worker_pools:");
+        Ok(keys.iter().filter(is_pool).count() == 2)
+    })
+    .await?;
     let report = site.run(&config).await?;
     let files = report.files.unwrap();
     assert_eq!((files.new, files.unreadable), (11, 0));
@@ -109,14 +115,14 @@ async fn what_an_object_that_is_gone_has_left_in_redis_goes_with_the_next_run() 
 async fn the_limit_is_shared_by_those_who_read_and_follows_their_number() -> Result<()> {
     let site = Site::with(300).await?;
     let mut config = site.config("run");
-    config["spec"]["maxThroughput"] = json!(100);
+    config["spec"]["maxThroughput"] = json!(20);
     let first = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
-    site.until_limit("100").await?;
+    site.until_limit("20").await?;
     let second = site.worker("worker-2", &config);
-    site.until_limit("50").await?;
+    site.until_limit("10").await?;
     second.terminated().await?;
-    site.until_limit("100").await?;
+    site.until_limit("20").await?;
     config["spec"]["maxThroughput"] = json!(null);
     config["generation"] = json!(2);
     site.pod.configure(&config);
@@ -155,7 +161,7 @@ async fn a_database_that_is_away_is_waited_for_in_every_state() -> Result<()> {
     let server = testbed::mariadb::start().await?;
     site.store_on(&server);
     let mut config = site.config("run");
-    config["spec"]["maxThroughputPerWorker"] = json!(500);
+    config["spec"]["maxThroughputPerWorker"] = json!(100);
     let worker = site.worker("worker-1", &config);
     // Before it was ever there.
     server.server().kill().await?;
@@ -181,7 +187,7 @@ async fn a_database_that_is_away_is_waited_for_in_every_state() -> Result<()> {
 async fn two_coordinators_of_one_run_are_one() -> Result<()> {
     let site = Site::with(300).await?;
     let mut config = site.config("run");
-    config["spec"]["maxThroughputPerWorker"] = json!(500);
+    config["spec"]["maxThroughputPerWorker"] = json!(100);
     let worker = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
     site.until_stored(20).await?;

@@ -175,3 +175,34 @@ fn a_full_disk_ends_the_run_in_words_and_loses_nothing() {
     );
     assert!(out.contains("then 0"), "{out}{complaint}");
 }
+
+#[test]
+fn damage_of_a_medium_is_found_although_the_page_cache_has_the_file_as_it_was() {
+    let tree = Tree::with(0);
+    let program = env!("CARGO_BIN_EXE_orrery-checksum");
+    let script = format!(
+        r#"set -e; cd {folder}
+        truncate -s 16M image && mkfs.ext4 -q image && mkdir disk
+        device=$(losetup --find --show image) || {{ echo unable; exit 0; }}
+        trap 'umount disk; losetup --detach $device' EXIT
+        mount $device disk
+        for i in $(seq 1000); do echo "needle in a haystack"; done >disk/file; sync
+        run() {{ code=0; {program} local disk --store store --quiet "$@" >>out 2>&1 || code=$?; echo "$code"; }}
+        run --medium device
+        cat disk/file >/dev/null
+        at=$(grep --text --byte-offset --only-matching --max-count=1 'needle in a haystack' image | head -n1 | cut -d: -f1)
+        printf X | dd of=image bs=1 seek=$at conv=notrunc,fsync status=none
+        run --medium cache; run --medium device"#,
+        folder = tree.folder.path().display(),
+    );
+    let output = Command::new("unshare")
+        .args(["--mount", "bash", "-c", &script])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if !is_root() || said.contains("unable") {
+        return; // only root can mount, and not everywhere
+    }
+    assert_eq!(said, "0\n0\n1\n", "{complaint}");
+}

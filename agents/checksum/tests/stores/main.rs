@@ -335,6 +335,73 @@ async fn rows_are_the_same_however_many_are_asked_for_at_once() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_run_that_died_in_any_state_is_gone_on_with_or_given_up() -> Result<()> {
+    use State::{
+        Aborted, AbortingMetadataSync, AbortingSnapshot, Finished, Initialised, MetadataSync,
+        Snapshot, WorkQueue,
+    };
+    everywhere(async |place: Place| {
+        place.files(30)?;
+        place.run(Mode::Full).await?;
+        place.rot("folder1/file11")?;
+        for (died, goes_on, ends) in [
+            (Initialised, true, Finished),
+            (Snapshot, true, Finished),
+            (MetadataSync, true, Finished),
+            (WorkQueue, true, Finished),
+            (AbortingMetadataSync, true, Aborted),
+            (AbortingSnapshot, true, Aborted),
+            (Initialised, false, Aborted),
+            (Snapshot, false, Aborted),
+            (MetadataSync, false, Aborted),
+            (WorkQueue, false, Aborted),
+        ] {
+            let id = place.died_in(died).await?;
+            let store = Store::open(&place.location, 2).await?;
+            let run = store.view().run(id).await?;
+            assert_eq!(run.state, died);
+            let shared = Arc::new(Shared::new(None, Instant::now()));
+            let ended = if goes_on {
+                engine::run(&place.job(), &store, run, &shared).await?.run
+            } else {
+                engine::abort(&store, run, None).await?
+            };
+            assert_eq!(ended.state, ends, "{died}");
+            let found = (ended.counts.verified, ended.counts.corrupt);
+            assert_eq!(found == (29, 1), ends == Finished, "{died}: {ended:?}");
+            assert!(store.view().open_warnings().await? <= 1);
+        }
+        let last = place.run(Mode::Full).await?;
+        assert_eq!((last.counts.verified, last.counts.corrupt), (29, 1));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_changes_nothing_but_times() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(30)?;
+        let day = jiff::SignedDuration::from_hours(24);
+        let store = Store::open(&place.location, 2).await?;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        for (began, expected) in [
+            (Timestamp::now() + day, (30, 0)),
+            (Timestamp::now() - day, (0, 30)),
+            (Timestamp::UNIX_EPOCH, (0, 30)),
+        ] {
+            let run = store.begin_run(&what(Mode::Full), began).await?;
+            let run = engine::run(&place.job(), &store, run, &shared).await?.run;
+            assert_eq!((run.counts.new, run.counts.verified), expected);
+            let last = store.view().last_run().await?;
+            assert_eq!(last.map(|it| it.id), Some(run.id));
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn what_lsdf_checksum_has_kept_is_taken_over_whole() -> Result<()> {
     use sha1::Digest as _;
     let theirs = Place::mariadb().await?;

@@ -254,6 +254,35 @@ impl Place {
         Ok(engine::run(&self.job(), &store, run, &shared).await?.run)
     }
 
+    /// A run whose process died in this state.
+    pub(crate) async fn died_in(&self, state: State) -> Result<i64> {
+        let store = Store::open(&self.location, 2).await?;
+        let now = Timestamp::now();
+        if state == State::WorkQueue {
+            return Ok(self.until_reading(&store).await?.id);
+        }
+        let mut run = store.begin_run(&what(Mode::Full), now).await?;
+        // Who gives up goes back by the same steps.
+        let is_given_up = [State::AbortingMetadataSync, State::AbortingSnapshot].contains(&state);
+        let way = if is_given_up {
+            State::MetadataSync
+        } else {
+            state
+        };
+        while run.state != way {
+            let next = run.state.next().context("no such state")?;
+            store.advance(&mut run, next, now).await?;
+        }
+        let mut next = Some(run.state.aborted());
+        while run.state != state {
+            store
+                .advance(&mut run, next.context("no such state")?, now)
+                .await?;
+            next = run.state.next();
+        }
+        Ok(run.id)
+    }
+
     /// A run that has listed all files and read none.
     pub(crate) async fn until_reading(&self, store: &Store) -> Result<Run> {
         let run = store.begin_run(&what(Mode::Full), Timestamp::now()).await?;

@@ -16,6 +16,11 @@ pub(crate) const SOON: Duration = Duration::from_mins(2);
 const IMAGE: &str = "localhost/orrery";
 const TAG: &str = "dev";
 
+/// Its name, as pods say it.
+pub(crate) fn image() -> String {
+    format!("{IMAGE}:{TAG}")
+}
+
 /// A schedule as users are shown it, and its name.
 pub(crate) const SAMPLE: &str = "config/samples/checksumschedule.yaml";
 pub(crate) const SCHEDULE: &str = "checksumschedule/nightly";

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use testbed::wait::eventually;
 
 use crate::{
-    case::{Case, SOON},
+    case::{Case, SOON, image},
     distributed,
 };
 
@@ -62,8 +62,16 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
             .await?;
         ensure!(events.contains("DamageFound"), "{events}");
 
+        accept(case, "file7").await?;
         // Not read again in this mode, but still damaged and known.
         run(case, "third", "Incremental", "DamageFound").await?;
+        let message = case
+            .field(
+                "checksumrun/third",
+                ".status.conditions[?(@.type==\"Complete\")].message",
+            )
+            .await?;
+        ensure!(message.starts_with("2 files"), "{message}");
         case.kubectl(&["delete", "checksumruns", "--all"]).await?;
         eventually("the pods to go with their runs", SOON, async || {
             let jobs = case.kubectl(&["get", "jobs", "--output=name"]).await?;
@@ -114,6 +122,32 @@ async fn in_volume(case: &Case, name: &str, script: &str) -> Result<()> {
         Ok((phase == "Succeeded").then_some(()))
     })
     .await
+}
+
+/// Says that the content of a file is right as it is, in the way that the page shows.
+async fn accept(case: &Case, file: &str) -> Result<()> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/checksumrun.md");
+    let page = std::fs::read_to_string(page)?;
+    let from = page
+        .find("apiVersion: batch/v1")
+        .context("the page shows no Job")?;
+    let job = page[from..].split("```").next().unwrap_or_default();
+    let job = job
+        .replace("registry.example.com/orrery:1", &image())
+        .replace("photos/1998/beach.tif", file);
+    case.apply_text(&job).await?;
+    eventually("the content to be accepted", SOON, async || {
+        let failed = case.field("job/accept", ".status.failed").await?;
+        ensure!(
+            failed.is_empty(),
+            "{}",
+            case.kubectl(&["logs", "job/accept"]).await?
+        );
+        let done = case.field("job/accept", ".status.succeeded").await?;
+        Ok((done == "1").then_some(()))
+    })
+    .await?;
+    case.kubectl(&["delete", "job/accept"]).await.map(drop)
 }
 
 /// Makes a run, and waits until it has ended with this result.
