@@ -9,8 +9,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::tree::{Said, Tree, said};
+use crate::tree::{PATIENCE, Said, Tree, said};
 
 /// What every stand-in begins with.
 const HEAD: &str = r#"#!/bin/bash
@@ -161,8 +163,10 @@ fn an_interrupted_run_keeps_its_snapshot_until_it_is_gone_on_with_or_given_up() 
     let scale = Scale::with(30);
     fs::write(scale.file("slow"), "").unwrap();
     let child = scale.command(&["--gpfs", "gpfs0"]).spawn().unwrap();
+    let began = Instant::now();
     while !scale.log().contains("mmapplypolicy") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(began.elapsed() < PATIENCE, "{}", scale.log());
+        thread::sleep(Duration::from_millis(20));
     }
     crate::tree::terminate(&child);
     let ended = said(&child.wait_with_output().unwrap());

@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Everything here takes milliseconds; two cores may be busy with other things.
-const PATIENCE: Duration = Duration::from_secs(50);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(50);
 
 pub(crate) struct Tree {
     pub(crate) folder: TempDir,
