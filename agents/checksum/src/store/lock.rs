@@ -10,6 +10,9 @@ use tokio::sync::Mutex;
 use super::link::{Link, values};
 use super::{Error, Location, beside};
 
+/// Seconds that a server is given to notice that the last one who held the lock has gone.
+const FREED: i64 = 5;
+
 /// Held until it is dropped.
 #[derive(Debug)]
 pub(super) enum Lock {
@@ -50,7 +53,7 @@ async fn server(location: &Location) -> Result<Link, Error> {
         &blake3::hash(location.to_string().as_bytes()).to_hex()[..32]
     );
     let row = link
-        .fetch_one("SELECT GET_LOCK(?, 0)", &values![name.as_str()])
+        .fetch_one("SELECT GET_LOCK(?, ?)", &values![name.as_str(), FREED])
         .await?;
     let taken = row.map(|mut row| row.int_or_null()).transpose()?.flatten();
     if taken == Some(1) {
