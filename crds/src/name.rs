@@ -27,6 +27,8 @@ pub const CHECKSUM_RUN_LABEL: &str = "orrery.dev/checksum-run";
 pub const OWNER_LABEL: &str = "orrery.dev/owner-uid";
 /// On a claim that holds the memory of runs and outlives them: what is in it.
 pub const STORE_LABEL: &str = "orrery.dev/store";
+/// The value of [`STORE_LABEL`] on claims with checksums.
+pub const CHECKSUMS: &str = "checksums";
 /// On a workload: the digest of its pods as they were asked for, which tells whether another release asked for them.
 pub const TEMPLATE_ANNOTATION: &str = "orrery.dev/template";
 /// The conventional label that names the tool which made an object.
@@ -98,6 +100,11 @@ pub fn checksum_store(schedule_or_run: &str) -> String {
     format!("{schedule_or_run}-store")
 }
 
+/// The Job that makes the claim with the checksums writable.
+pub fn checksum_preparation(run: &str) -> String {
+    child(run, "-checksum-store")
+}
+
 /// The parent's name and what the child is. One that would be too long is cut, and ends in a digest that keeps
 /// it apart from others that begin alike.
 fn child(parent: &str, what: &str) -> String {
@@ -135,7 +142,12 @@ mod tests {
         for length in [40, 54, 55, 63, 253] {
             let name = format!("{}.{}", "a".repeat(length - 9), "b-c-d-e-");
             let (one, other) = (format!("{name}1"), format!("{name}2"));
-            for child in [checksum, checksum_workers, checksum_snapshot] {
+            for child in [
+                checksum,
+                checksum_workers,
+                checksum_snapshot,
+                checksum_preparation,
+            ] {
                 let (one, other) = (child(&one), child(&other));
                 assert!(one.len() <= CHILD_NAME_LIMIT, "{one}");
                 assert_ne!(one, other);

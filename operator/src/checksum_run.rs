@@ -5,6 +5,7 @@ pub mod build;
 mod carry;
 pub mod config;
 pub mod credentials;
+pub mod metrics;
 pub mod observe;
 pub mod plan;
 pub mod pod;

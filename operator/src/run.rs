@@ -71,9 +71,9 @@ pub async fn run(args: Args) -> Result<(), Error> {
     })?;
     parts.spawn(
         "admin",
-        admin.serve(core.health.clone(), registry, parts.token()),
+        admin.serve(core.health.clone(), registry.clone(), parts.token()),
     )?;
-    let result = core.work(&mut parts, &stop).await;
+    let result = core.work(&mut parts, &stop, &registry).await;
     drained(parts.shutdown(core.clock.monotonic() + QUICK).await);
     result
 }
@@ -140,7 +140,12 @@ impl Core {
     }
 
     /// Definitions, then caches, then the lease, then controllers.
-    async fn work(&self, parts: &mut TaskGroup, stop: &CancellationToken) -> Result<(), Error> {
+    async fn work(
+        &self,
+        parts: &mut TaskGroup,
+        stop: &CancellationToken,
+        registry: &Registry,
+    ) -> Result<(), Error> {
         tokio::select! {
             () = self.wait_for_definitions() => {}
             failure = parts.failed() => return Err(failure.into()),
@@ -148,6 +153,7 @@ impl Core {
         }
         let controllers = Controllers::new(self);
         controllers.watch(self, parts)?;
+        registry.with(|registry| controllers.runs.register(registry));
         tokio::select! {
             () = controllers.known_somewhere() => {}
             failure = parts.failed() => return Err(failure.into()),

@@ -5,6 +5,8 @@
 //! `orrery-checksum worker`: reads packs of files that coordinators send. In: packs. Out: what came of each file.
 //! Touches: reads files; the queue; the shell of all agents.
 
+mod pack;
+
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,18 +26,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Published, Taken, Tries};
 
-use crate::algorithm::Algorithm;
 use crate::config::{Folders, Told};
 use crate::engine::Shared;
 use crate::engine::adapt::Adapt;
-use crate::judge::Reading;
 use crate::metrics::Metrics;
-use crate::path::{Key, RelativePath};
 use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload, result_job};
-use crate::read::{Medium, Reader, Root, Stopped, Task};
+use crate::read::{Medium, Root};
 use crate::result::explained;
-use crate::split::PieceSum;
-use crate::wire::{BackPack, PackFile, WorkPack};
+use crate::wire::WorkPack;
 
 /// The most files that are read at once where nobody says how many.
 const MOST_READERS: usize = 32;
@@ -278,7 +276,7 @@ impl Crew {
             return self.finish(&taken, Vec::new()).await;
         }
         let (root, shared, medium) = (self.root.clone(), self.shared.clone(), self.medium);
-        let reading = tokio::task::spawn_blocking(move || read(&root, &shared, medium, pack));
+        let reading = tokio::task::spawn_blocking(move || pack::read(&root, &shared, medium, pack));
         let Ok((results, rest)) = reading.await else {
             return self
                 .refuse(&taken, "a reader ended before its time", 4)
@@ -383,79 +381,6 @@ impl Crew {
         let is_over = matches!(self.queue.published().read().await, Ok(None));
         if is_over && matches!(inspector.workers(COMPUTE).await, Ok(0)) {
             let _ = inspector.remove(COMPUTE).await; // what stays is small, and harms nobody
-        }
-    }
-}
-
-/// Reads a pack; what came of it, and what is left because all reading ends.
-fn read(root: &Root, shared: &Shared, medium: Medium, pack: WorkPack) -> (BackPack, WorkPack) {
-    let paced = |bytes| {
-        shared.pace(bytes);
-        !shared.is_stopped()
-    };
-    let mut reader = Reader::new(root, medium, &paced);
-    let mut done = BackPack::default();
-    let mut files = pack.files.into_iter();
-    let mut rest = Vec::new();
-    for file in files.by_ref() {
-        shared.reading.fetch_add(1, Ordering::Relaxed);
-        let reading = read_one(&mut reader, &file, pack.algorithm);
-        shared.reading.fetch_sub(1, Ordering::Relaxed);
-        match reading {
-            Ok(Came::File(reading)) => add(&mut done, &file, reading),
-            Ok(Came::Piece(key, sum)) => done.pieces.push((key, sum)),
-            Err(Stopped) => {
-                rest.push(file);
-                break;
-            }
-        }
-    }
-    rest.extend(files);
-    let rest = WorkPack {
-        files: rest,
-        file_system: pack.file_system,
-        snapshot: pack.snapshot,
-        algorithm: pack.algorithm,
-    };
-    (done, rest)
-}
-
-/// What came of reading.
-enum Came {
-    File(Reading),
-    Piece(Key, PieceSum),
-}
-
-fn read_one(
-    reader: &mut Reader<'_>,
-    file: &PackFile,
-    algorithm: Option<Algorithm>,
-) -> Result<Came, Stopped> {
-    let path = file.path.strip_prefix(b"/").unwrap_or(&file.path);
-    let task = Task {
-        path: RelativePath::new(path),
-        attributes: file.attributes,
-    };
-    if let (Some(span), Some(key)) = (file.span, file.key) {
-        let read = reader.read_piece(&task, span)?;
-        return Ok(read.map_or_else(Came::File, |sum| Came::Piece(key, sum)));
-    }
-    let mut algorithms = vec![algorithm.unwrap_or(Algorithm::Sha1)];
-    algorithms.extend(file.other);
-    reader.read(&task, &algorithms).map(Came::File)
-}
-
-/// An original coordinator is told of what could be read, and nothing else.
-fn add(done: &mut BackPack, file: &PackFile, reading: Reading) {
-    match (file.key, reading) {
-        (Some(key), reading) => done.results.push((key, reading)),
-        (None, Reading::Read { digests, .. }) => {
-            let sum = digests.first().map(|it| it.as_bytes().to_vec());
-            done.files.extend(sum.map(|sum| (file.id, sum)));
-        }
-        (None, Reading::Moving { why } | Reading::Failed { why }) => {
-            let path = RelativePath::new(file.path.as_slice());
-            warn!(%path, why, "a file of another coordinator could not be read");
         }
     }
 }

@@ -74,6 +74,13 @@ pub struct ChecksumRunStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub corrupt: Vec<CorruptFile>,
+    /// Files that are damaged as far as is known, found by this run or before; without those that somebody has acknowledged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_warnings: Option<i64>,
+    /// When the run began that read the file which was not read for longest; told when the run ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub oldest_verification: Option<Timestamp>,
     /// The snapshot that is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
@@ -105,6 +112,8 @@ impl Default for ChecksumRunStatus {
             progress_percent: None,
             progress: None,
             corrupt: Vec::new(),
+            open_warnings: None,
+            oldest_verification: None,
             snapshot: None,
             workers: None,
             selector: None,

@@ -170,8 +170,12 @@ pub struct CoordinatorReport {
     /// Damaged files, the first twenty by path: all that are damaged as far as is known, found by this run or before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub corrupt: Vec<CorruptFile>,
-    /// How many files are damaged as far as is known.
-    pub open_warnings: u64,
+    /// How many files are damaged as far as is known, and nobody has taken note of it; absent until the store was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_warnings: Option<u64>,
+    /// When the run began that read the file which was not read for longest; known at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_verification: Option<Timestamp>,
     /// Folders and files that could not be listed.
     pub unlisted: u64,
     /// What the first of them said.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crds::{
     checksum_run::{ChecksumRun, source::AccessMode},
     name::{
-        self, AGENT_LABEL, CHECKSUM_COORDINATOR, CHECKSUM_RUN_LABEL, CHECKSUM_WORKER, MANAGED_BY,
-        MANAGED_BY_LABEL, OWNER_LABEL, STORE_LABEL, TEMPLATE_ANNOTATION,
+        self, AGENT_LABEL, CHECKSUM_COORDINATOR, CHECKSUM_RUN_LABEL, CHECKSUM_WORKER, CHECKSUMS,
+        MANAGED_BY, MANAGED_BY_LABEL, OWNER_LABEL, STORE_LABEL, TEMPLATE_ANNOTATION,
     },
     quantity::Size,
 };
@@ -19,7 +19,7 @@ use k8s_openapi::{
             PodFailurePolicyRule,
         },
         core::v1::{
-            ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, Secret,
+            ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimSpec, PodTemplateSpec, Secret,
             TypedLocalObjectReference, VolumeResourceRequirements,
         },
     },
@@ -42,10 +42,13 @@ use crate::{object::digest, watch::child::ClaimState};
 /// How often a coordinator may crash before the run is given up. What is evicted does not count.
 const CRASHES: i32 = 6;
 
+/// How long a store may take to be mounted and made writable.
+const PREPARATION_SECONDS: i64 = 600;
+
 /// The claim for checksums. It belongs to nobody: it outlives the run and everything else.
 pub fn store_claim(run: &Validated, name: &str) -> PersistentVolumeClaim {
     let store = run.embedded().unwrap_or_default();
-    let labels = [(MANAGED_BY_LABEL, MANAGED_BY), (STORE_LABEL, "checksums")];
+    let labels = [(MANAGED_BY_LABEL, MANAGED_BY), (STORE_LABEL, CHECKSUMS)];
     PersistentVolumeClaim {
         metadata: ObjectMeta {
             name: Some(name.into()),
@@ -150,10 +153,8 @@ pub fn job(run: &Validated, image: &Image, mounts: &Mounts) -> Job {
         &pod::COORDINATOR,
         labels(run, CHECKSUM_COORDINATOR),
     );
-    let mut metadata = metadata(run, name::checksum(&run.key.name));
-    metadata.annotations = Some(owned([(TEMPLATE_ANNOTATION, digest(&template).as_str())]));
     Job {
-        metadata,
+        metadata: of_template(metadata(run, name::checksum(&run.key.name)), &template),
         spec: Some(JobSpec {
             parallelism: Some(1),
             completions: Some(1),
@@ -164,6 +165,35 @@ pub fn job(run: &Validated, image: &Image, mounts: &Mounts) -> Job {
             ..JobSpec::default()
         }),
         status: None,
+    }
+}
+
+/// Makes the claim with checksums writable for our pods, by mounting it and nothing else; asleep, it waits.
+pub fn preparation(run: &Validated, image: &Image, claim: &str, asleep: bool) -> Job {
+    let labels = [
+        (MANAGED_BY_LABEL, MANAGED_BY),
+        (CHECKSUM_RUN_LABEL, &run.key.name),
+    ];
+    let template = pod::preparation(run, image, claim, owned(labels));
+    let name = name::checksum_preparation(&run.key.name);
+    Job {
+        metadata: of_template(metadata(run, name), &template),
+        spec: Some(JobSpec {
+            suspend: Some(asleep),
+            backoff_limit: Some(CRASHES),
+            active_deadline_seconds: Some(PREPARATION_SECONDS),
+            template,
+            ..JobSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// The same, and what the pods were asked to be.
+fn of_template(metadata: ObjectMeta, template: &PodTemplateSpec) -> ObjectMeta {
+    ObjectMeta {
+        annotations: Some(owned([(TEMPLATE_ANNOTATION, digest(template).as_str())])),
+        ..metadata
     }
 }
 
@@ -316,6 +346,12 @@ mod tests {
     #[test]
     fn the_job_of_a_run_with_an_embedded_store() {
         insta::assert_yaml_snapshot!(job(&validated(json!({})), &image(), &mounts()));
+    }
+
+    #[test]
+    fn the_job_that_makes_a_store_writable_mounts_nothing_else() {
+        let run = validated(json!({"pod": {"nodeSelector": {"disk": "fast"}}}));
+        insta::assert_yaml_snapshot!(preparation(&run, &image(), "home-full-store", true));
     }
 
     #[test]

@@ -41,6 +41,7 @@ impl Context {
                 .await?;
             self.secrets.written(written);
         }
+        self.apply(&self.jobs, plan.preparation.as_ref()).await?;
         if plan.job.is_some() {
             self.certificates.ensure(&run.key.namespace).await?;
         }
@@ -81,6 +82,10 @@ impl Context {
         match doomed {
             Doomed::Job(uid) => {
                 let key = key(name::checksum(&run.name));
+                self.writer.delete::<Job>(&key, uid).await
+            }
+            Doomed::Preparation(uid) => {
+                let key = key(name::checksum_preparation(&run.name));
                 self.writer.delete::<Job>(&key, uid).await
             }
             Doomed::Workers(uid) => {

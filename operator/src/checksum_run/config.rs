@@ -1,7 +1,7 @@
 //! What a run's agents are told, and what it takes to tell them. In: the object as users write it.
 //! Out: the same with every field read. Pure.
 
-use std::error::Error;
+use std::{error::Error, fmt};
 
 use crds::{
     checksum_run::{
@@ -42,7 +42,7 @@ pub struct Validated {
 }
 
 /// Where checksums live.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A claim of the same namespace.
     Claim(String),
@@ -53,6 +53,18 @@ pub enum Place {
         /// The files.
         file_system: String,
     },
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(claim) => write!(f, "{claim}"),
+            Self::Database {
+                database: (host, port, name),
+                file_system,
+            } => write!(f, "{host}:{port}/{name}/{file_system}"),
+        }
+    }
 }
 
 /// A field of the spec that cannot be used.

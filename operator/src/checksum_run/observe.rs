@@ -14,7 +14,7 @@ use super::{
     Context,
     config::{Place, Validated, place},
     credentials::{self, Credentials},
-    plan::{Made, Observed, Pod, Restored, Rival, Role},
+    plan::{Made, Observed, Pod, Restored, Rival, Role, StoreClaim},
     snapshot::{self, Found},
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     secrets,
     watch::{
         Store,
-        child::Child,
+        child::{Child, JobState},
         pod::{Container, SlimPod},
     },
 };
@@ -42,10 +42,12 @@ pub fn cached(context: &Context, run: &ChecksumRun, checked: Option<&Validated>)
     let children = here(name::checksum(&key.name));
     let job = ours(&context.jobs, &children, &uid);
     let source = &run.spec.source.persistent_volume_claim.claim_name;
-    let has_store = checked.is_some_and(|run| match &run.place {
-        Place::Claim(claim) => context.claims.get(&here(claim.clone())).is_some(),
-        Place::Database { .. } => false,
+    let store = checked.and_then(|run| match &run.place {
+        Place::Claim(claim) => context.claims.get(&here(claim.clone())),
+        Place::Database { .. } => None,
     });
+    let preparation = here(name::checksum_preparation(&key.name));
+    let preparation = ours(&context.jobs, &preparation, &uid);
     Observed {
         status: run.status.clone().unwrap_or_default(),
         image: context.image.clone(),
@@ -53,14 +55,17 @@ pub fn cached(context: &Context, run: &ChecksumRun, checked: Option<&Validated>)
             .claims
             .get(&here(source.clone()))
             .map(|claim| claim.state.clone()),
-        has_store,
+        store: store.map(|claim| StoreClaim {
+            ours: claim.state.is_store,
+        }),
+        preparation: made_job(context, preparation.as_deref()),
         begun: has_begun(context, run),
         created: created(run),
         rivals: rivals(context, run),
         config: made(context, ours(&context.configs, &children, &uid).as_deref()),
         credentials: Credentials::None,
         copy: None,
-        job: made(context, job.as_deref()).zip(job.map(|job| job.state.clone())),
+        job: made_job(context, job.as_deref()),
         workers: made(
             context,
             ours(
@@ -114,6 +119,10 @@ fn made<S>(context: &Context, child: Option<&Child<S>>) -> Option<Made> {
         uid: child.uid.to_string(),
         applied: context.applied.unchanged(&child.uid, child.stamp),
     })
+}
+
+fn made_job(context: &Context, job: Option<&Child<JobState>>) -> Option<(Made, JobState)> {
+    Some((made(context, job)?, job?.state.clone()))
 }
 
 fn created(run: &ChecksumRun) -> Timestamp {

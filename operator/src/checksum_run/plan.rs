@@ -1,6 +1,7 @@
 //! What a ChecksumRun needs now. In: the run, what was observed, the time.
 //! Out: objects to make, change or remove, how far the run is, and when to look again. Pure.
 
+mod prepare;
 mod stage;
 #[cfg(test)]
 mod tests;
@@ -39,6 +40,7 @@ use crate::{
         pod::Exit,
     },
 };
+use prepare::prepare;
 pub use stage::{Stage, Told};
 use stage::{before_reading, before_start, end, told};
 use work::work;
@@ -61,8 +63,10 @@ pub struct Observed {
     pub image: Image,
     /// The claim that is to be read, if it exists.
     pub source: Option<ClaimState>,
-    /// Whether the claim of an embedded store exists.
-    pub has_store: bool,
+    /// The claim of an embedded store, if it exists.
+    pub store: Option<StoreClaim>,
+    /// The Job that makes it writable.
+    pub preparation: Option<(Made, JobState)>,
     /// Whether this run has begun: it does not wait for others any more.
     pub begun: bool,
     /// When it was made.
@@ -85,6 +89,13 @@ pub struct Observed {
     pub restored: Option<Restored>,
     /// The pods, the newest first.
     pub pods: Vec<Pod>,
+}
+
+/// The claim of an embedded store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreClaim {
+    /// Whether it was made for nothing else.
+    pub ours: bool,
 }
 
 /// The claim that was made from the snapshot.
@@ -208,6 +219,8 @@ impl Observed {
 pub struct Plan {
     /// The claim for checksums, if it has to be made.
     pub store: Option<PersistentVolumeClaim>,
+    /// The Job that makes the store writable, if it is not what it should be.
+    pub preparation: Option<Apply<Job>>,
     /// The snapshot, if it has to be made.
     pub snapshot: Option<VolumeSnapshot>,
     /// The claim from the snapshot, if it has to be made.
@@ -245,6 +258,8 @@ pub struct Apply<K> {
 pub enum Doomed {
     /// The Job with that UID.
     Job(String),
+    /// The Job with that UID that makes a store writable.
+    Preparation(String),
     /// The Deployment with that UID.
     Workers(String),
     /// The claim from the snapshot with that UID.
@@ -258,6 +273,7 @@ impl Plan {
     fn only(stage: Stage) -> Self {
         Self {
             store: None,
+            preparation: None,
             snapshot: None,
             restored: None,
             config: None,
@@ -291,6 +307,9 @@ pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     if run.is_cancelled() {
         return cancelled(run, seen, now);
     }
+    if let Some(plan) = prepare(run, seen, now) {
+        return plan;
+    }
     if seen.job.is_none()
         && let Some(stage) = before_start(run, seen).or_else(|| before_reading(run, seen))
     {
@@ -322,6 +341,9 @@ fn over(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     plan.remove = workers
         .map(|made| Doomed::Workers(made.uid.clone()))
         .collect();
+    let preparation = seen.preparation.iter().filter(|(_, job)| !job.has_ended());
+    plan.remove
+        .extend(preparation.map(|(made, _)| Doomed::Preparation(made.uid.clone())));
     if run.csi().is_some() && seen.status.snapshot.is_some() && !keeps(run, seen) {
         plan.remove.extend(leftover(seen));
         plan = plan.waking(now + LOOK_AGAIN);

@@ -1,7 +1,7 @@
 //! The pods of a run. In: the run with every field read, and what is mounted. Out: a template. Pure.
 //!
 //! Pod Security *restricted* but for a user 0 that somebody asked for. The source is read-only twice: as a volume and
-//! as a mount. `fsGroup` is never set: it would make Kubernetes rewrite the ownership of all files.
+//! as a mount. No pod that mounts it has a `fsGroup`, which would make Kubernetes rewrite the ownership of all files.
 
 use std::collections::BTreeMap;
 
@@ -99,7 +99,7 @@ pub const WORKER: Role = Role {
     has_store: false,
 };
 
-/// The pods of that role. Labels of users come first: ours win.
+/// The pods of that role.
 pub fn template(
     run: &Validated,
     image: &Image,
@@ -108,39 +108,74 @@ pub fn template(
     labels: BTreeMap<String, String>,
 ) -> PodTemplateSpec {
     let said = run.spec.pod.clone().unwrap_or_default();
-    let mut all = said.labels.clone();
-    all.extend(labels);
-    let annotations = Some(said.annotations.clone()).filter(|a| !a.is_empty());
     let mounted: Vec<(Volume, VolumeMount)> = volumes(run, mounts, role);
     let (volumes, mounts_of): (Vec<_>, Vec<_>) = mounted.into_iter().unzip();
+    let has_store = role.has_store && mounts.store.is_some();
+    let pod = PodSpec {
+        containers: vec![container(run, image, role, mounts_of)],
+        volumes: Some(volumes),
+        restart_policy: Some(role.restart.into()),
+        security_context: Some(pod_security(&run.spec.workers, has_store)),
+        termination_grace_period_seconds: Some(GRACE_SECONDS),
+        affinity: affinity(run, said.affinity.clone(), mounts.together),
+        ..placed(image, &said)
+    };
+    labelled(said, labels, pod)
+}
+
+/// A pod that mounts the store, and so makes Kubernetes give it to our group, and ends.
+pub fn preparation(
+    run: &Validated,
+    image: &Image,
+    store: &str,
+    labels: BTreeMap<String, String>,
+) -> PodTemplateSpec {
+    let said = run.spec.pod.clone().unwrap_or_default();
+    let (volume, mount) = store_volume(store);
+    let pod = PodSpec {
+        containers: vec![Container {
+            args: Some(vec!["--version".into()]),
+            resources: Some(small()),
+            volume_mounts: Some(vec![mount]),
+            ..program(image)
+        }],
+        volumes: Some(vec![volume]),
+        restart_policy: Some("Never".into()),
+        security_context: Some(PodSecurityContext {
+            fs_group: Some(NOBODY),
+            ..pod_security(&Workers::default(), true)
+        }),
+        affinity: said.affinity.clone(),
+        ..placed(image, &said)
+    };
+    labelled(said, labels, pod)
+}
+
+/// Labels of users come first: ours win.
+fn labelled(said: PodOverrides, labels: BTreeMap<String, String>, pod: PodSpec) -> PodTemplateSpec {
+    let mut all = said.labels;
+    all.extend(labels);
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(all),
-            annotations,
+            annotations: Some(said.annotations).filter(|a| !a.is_empty()),
             ..ObjectMeta::default()
         }),
-        spec: Some(PodSpec {
-            containers: vec![container(run, image, role, mounts_of)],
-            volumes: Some(volumes),
-            restart_policy: Some(role.restart.into()),
-            security_context: Some(pod_security(&run.spec.workers)),
-            automount_service_account_token: Some(false),
-            enable_service_links: Some(false),
-            termination_grace_period_seconds: Some(GRACE_SECONDS),
-            affinity: affinity(run, said.affinity.clone(), mounts.together),
-            image_pull_secrets: pull_secrets(image, &said),
-            ..placed(said)
-        }),
+        spec: Some(pod),
     }
 }
 
-/// What users say about the place of pods.
-fn placed(said: PodOverrides) -> PodSpec {
+/// A pod without rights in Kubernetes, and what users say about its place.
+fn placed(image: &Image, said: &PodOverrides) -> PodSpec {
+    let spread = said.topology_spread.clone();
     PodSpec {
-        node_selector: Some(said.node_selector).filter(|nodes| !nodes.is_empty()),
-        tolerations: Some(said.tolerations).filter(|list| !list.is_empty()),
-        topology_spread_constraints: Some(said.topology_spread).filter(|list| !list.is_empty()),
-        priority_class_name: said.priority_class_name,
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        image_pull_secrets: pull_secrets(image, said),
+        node_selector: Some(said.node_selector.clone()).filter(|nodes| !nodes.is_empty()),
+        tolerations: Some(said.tolerations.clone()).filter(|list| !list.is_empty()),
+        topology_spread_constraints: Some(spread).filter(|list| !list.is_empty()),
+        priority_class_name: said.priority_class_name.clone(),
         ..PodSpec::default()
     }
 }
@@ -179,13 +214,18 @@ fn affinity(run: &Validated, said: Option<Affinity>, together: Together) -> Opti
     Some(affinity)
 }
 
-fn pod_security(workers: &Workers) -> PodSecurityContext {
-    let groups = Some(workers.supplemental_groups.clone());
+/// Whoever writes to a store is in the group that it belongs to.
+fn pod_security(workers: &Workers, has_store: bool) -> PodSecurityContext {
+    let group = workers.run_as_group.unwrap_or(NOBODY);
+    let mut groups = workers.supplemental_groups.clone();
+    if has_store && group != NOBODY && !groups.contains(&NOBODY) {
+        groups.push(NOBODY);
+    }
     PodSecurityContext {
         run_as_user: Some(workers.run_as_user.unwrap_or(NOBODY)),
-        run_as_group: Some(workers.run_as_group.unwrap_or(NOBODY)),
+        run_as_group: Some(group),
         run_as_non_root: Some(workers.run_as_user != Some(0)),
-        supplemental_groups: groups.filter(|groups| !groups.is_empty()),
+        supplemental_groups: Some(groups).filter(|groups| !groups.is_empty()),
         seccomp_profile: Some(SeccompProfile {
             type_: "RuntimeDefault".into(),
             localhost_profile: None,
@@ -197,10 +237,6 @@ fn pod_security(workers: &Workers) -> PodSecurityContext {
 fn container(run: &Validated, image: &Image, role: &Role, mounts: Vec<VolumeMount>) -> Container {
     let said = run.spec.pod.as_ref().and_then(|pod| pod.resources.clone());
     Container {
-        name: CHECKSUM_CONTAINER.into(),
-        image: Some(image.name.clone()),
-        image_pull_policy: image.pull_policy.clone(),
-        command: Some(vec!["/usr/bin/orrery-checksum".into()]),
         args: Some(vec![role.command.into()]),
         env: Some(vec![pod_uid()]),
         ports: Some(vec![
@@ -209,6 +245,17 @@ fn container(run: &Validated, image: &Image, role: &Role, mounts: Vec<VolumeMoun
         ]),
         liveness_probe: Some(alive()),
         resources: Some(said.unwrap_or_else(small)),
+        volume_mounts: Some(mounts),
+        ..program(image)
+    }
+}
+
+fn program(image: &Image) -> Container {
+    Container {
+        name: CHECKSUM_CONTAINER.into(),
+        image: Some(image.name.clone()),
+        image_pull_policy: image.pull_policy.clone(),
+        command: Some(vec!["/usr/bin/orrery-checksum".into()]),
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             read_only_root_filesystem: Some(true),
@@ -218,9 +265,8 @@ fn container(run: &Validated, image: &Image, role: &Role, mounts: Vec<VolumeMoun
             }),
             ..SecurityContext::default()
         }),
-        // Of an agent that left no words, the last lines of its log are told.
+        // Of one that left no words, the last lines of its log are told.
         termination_message_policy: Some("FallbackToLogsOnError".into()),
-        volume_mounts: Some(mounts),
         ..Container::default()
     }
 }
@@ -273,10 +319,6 @@ fn small() -> ResourceRequirements {
 fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, VolumeMount)> {
     let store = mounts.store.as_ref().filter(|_| role.has_store);
     let children = checksum(&run.key.name);
-    let claim = |name: &str, read_only| PersistentVolumeClaimVolumeSource {
-        claim_name: name.into(),
-        read_only,
-    };
     let secret = |name: &str, optional| SecretVolumeSource {
         secret_name: Some(name.into()),
         optional,
@@ -302,11 +344,7 @@ fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, Volume
             volume.secret = Some(secret(AGENT_TLS_SECRET, None));
         }),
     ];
-    if let Some(store) = store {
-        volumes.push(mounted("store", STORE_FOLDER, None, |volume| {
-            volume.persistent_volume_claim = Some(claim(store, None));
-        }));
-    }
+    volumes.extend(store.map(|store| store_volume(store)));
     if mounts.credentials {
         // Optional: an agent that cannot log in says so, a pod that cannot start does not.
         volumes.push(mounted(
@@ -319,6 +357,19 @@ fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, Volume
         ));
     }
     volumes
+}
+
+fn store_volume(store: &str) -> (Volume, VolumeMount) {
+    mounted("store", STORE_FOLDER, None, |volume| {
+        volume.persistent_volume_claim = Some(claim(store, None));
+    })
+}
+
+fn claim(name: &str, read_only: Option<bool>) -> PersistentVolumeClaimVolumeSource {
+    PersistentVolumeClaimVolumeSource {
+        claim_name: name.into(),
+        read_only,
+    }
 }
 
 fn mounted(
@@ -403,6 +454,14 @@ mod tests {
             (Some(0), Some(NOBODY))
         );
         assert_eq!(root.supplemental_groups, Some(vec![7]));
+    }
+
+    #[test]
+    fn whoever_writes_to_a_store_is_in_its_group() {
+        let groups = |fields| made(fields).security_context.unwrap().supplemental_groups;
+        assert_eq!(groups(json!({"workers": {"runAsGroup": 65532}})), None);
+        let other = groups(json!({"workers": {"runAsGroup": 5}}));
+        assert_eq!(other, Some(vec![NOBODY]));
     }
 
     #[test]

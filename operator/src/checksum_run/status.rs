@@ -110,6 +110,10 @@ fn tell_report(status: &mut ChecksumRunStatus, report: &CoordinatorReport) {
         status.progress_percent = Some(percent);
         status.progress = Some(format!("{percent}%"));
     }
+    let open = report.open_warnings;
+    let open = open.map(|open| i64::try_from(open).unwrap_or(i64::MAX));
+    status.open_warnings = open.or(status.open_warnings);
+    status.oldest_verification = report.oldest_verification.map(condition::whole_seconds);
     let corrupt = report.corrupt.iter().take(LIST_LIMIT);
     status.corrupt = corrupt.map(shortened).collect();
 }

@@ -11,12 +11,13 @@ use k8s_openapi::api::{
     batch::v1::Job,
     core::v1::{ConfigMap, PersistentVolumeClaim},
 };
+use prometheus_client::registry::Registry;
 use runtime::tasks::TaskGroup;
 
 use super::{Core, Error, control, schedules::ChecksumSchedules};
 use crate::{
     applied::Applied,
-    checksum_run::{self, pod::CONTROL_PORT},
+    checksum_run::{self, metrics::RunMetrics, pod::CONTROL_PORT},
     checksum_schedule::observe::{CachedRun, schedule_of},
     controller,
     fleet::{Fleet, Settings},
@@ -107,6 +108,11 @@ impl ChecksumRuns {
                 handle.changed(run, None);
             }
         }
+    }
+
+    /// Tells of the runs in metrics.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        RunMetrics::register(self.runs.clone(), registry);
     }
 
     pub(super) fn unsynced(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {

@@ -1,9 +1,15 @@
 //! Objects that controllers make, and claims: a few words each instead of the whole object.
 //! In: the API server's JSON. Out: slim records. Pure.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
-use crds::name::{CHECKSUM_CONTAINER, CHECKSUM_RUN_LABEL, TEMPLATE_ANNOTATION};
+use crds::name::{
+    CHECKSUM_CONTAINER, CHECKSUM_RUN_LABEL, CHECKSUMS, MANAGED_BY, MANAGED_BY_LABEL, STORE_LABEL,
+    TEMPLATE_ANNOTATION,
+};
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -12,7 +18,7 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 
 use super::{Cached, pod::version_of};
 use crate::{
@@ -133,6 +139,18 @@ pub struct JobState {
     pub failed: Option<Box<str>>,
 }
 
+impl JobState {
+    /// Whether nothing more will come of it.
+    pub fn has_ended(&self) -> bool {
+        self.complete || self.failed.is_some()
+    }
+
+    /// Whether its pods are what is asked for now: if not, another release asked, and they cannot be changed.
+    pub fn is_as_asked(&self, wanted: &Job) -> bool {
+        annotation(&wanted.metadata, TEMPLATE_ANNOTATION) == self.template
+    }
+}
+
 impl From<&Job> for JobState {
     fn from(job: &Job) -> Self {
         let conditions = job.status.as_ref().and_then(|s| s.conditions.as_ref());
@@ -180,6 +198,8 @@ pub struct ClaimState {
     pub storage_class: Option<String>,
     /// Its size: what it has, else what it asks for.
     pub size: Option<String>,
+    /// Whether it was made to hold the memory of runs.
+    pub is_store: bool,
     /// Whether it is being deleted.
     pub deleting: bool,
 }
@@ -198,9 +218,17 @@ impl From<&PersistentVolumeClaim> for ClaimState {
             access_modes: spec.access_modes.unwrap_or_default(),
             storage_class: spec.storage_class_name,
             size: storage(capacity).or_else(|| storage(request)),
+            is_store: is_store(claim.labels()),
             deleting: claim.metadata.deletion_timestamp.is_some(),
         }
     }
+}
+
+/// A claim of somebody else may have one of these by chance.
+fn is_store(labels: &BTreeMap<String, String>) -> bool {
+    let ours = [(STORE_LABEL, CHECKSUMS), (MANAGED_BY_LABEL, MANAGED_BY)];
+    ours.iter()
+        .all(|(name, value)| labels.get(*name).map(String::as_str) == Some(value))
 }
 
 #[cfg(test)]

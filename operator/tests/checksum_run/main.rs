@@ -10,7 +10,7 @@ mod snapshots;
 mod storage;
 mod support;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use crds::{
     checksum_run::{
         ChecksumRun,
@@ -29,7 +29,8 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use operator::controller::Next;
 use serde_json::{Value, json};
-use support::{Fault, World};
+use support::{Fault, SOON, World};
+use testbed::wait::eventually;
 
 fn reading() -> CoordinatorReport {
     CoordinatorReport {
@@ -324,6 +325,59 @@ async fn a_store_that_exists_is_never_changed_and_stays() -> Result<()> {
     let made = world.get::<PersistentVolumeClaim>("s-store").await?;
     assert_eq!(made.metadata.owner_references, None);
     Ok(())
+}
+
+/// Of a coordinator that may not write to its store.
+fn refused() -> CoordinatorReport {
+    CoordinatorReport {
+        waiting: Some(Explained {
+            reason: "StoreRefused".into(),
+            message: "/store/home.sqlite: permission denied".into(),
+        }),
+        ..CoordinatorReport::default()
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_belongs_to_root_is_made_writable_and_the_run_goes_on() -> Result<()> {
+    let mut world = World::new().await?;
+    world.run("r", json!({})).await?;
+    world.passes("r").await?;
+    let coordinator = world.start_coordinator("r").await?;
+    coordinator.report(&refused())?;
+    eventually("the coordinator to make way", SOON, async || {
+        world.pass("r").await?;
+        let jobs = world.names::<Job>().await?;
+        if jobs.contains(&"r-checksum".into()) {
+            let preparation = world.find::<Job>("r-checksum-store").await?;
+            let spec = preparation.and_then(|job| job.spec);
+            ensure!(spec.is_none_or(|spec| spec.suspend == Some(true)), "awake");
+        }
+        Ok((jobs == ["r-checksum-store"]).then_some(()))
+    })
+    .await?;
+    drop(coordinator);
+    // Whoever takes over knows how far it is.
+    world.replace_operator()?;
+    eventually("the store to be made writable", SOON, async || {
+        world.pass("r").await?;
+        let job = world.get::<Job>("r-checksum-store").await?;
+        let asleep = job.spec.and_then(|spec| spec.suspend);
+        Ok((asleep == Some(false)).then_some(()))
+    })
+    .await?;
+    assert_eq!(world.condition("r", "Ready").await?, "Unknown/Starting");
+    world.carry_out("r-checksum-store").await?;
+    world.passes("r").await?;
+    assert_eq!(
+        world.names::<Job>().await?,
+        ["r-checksum", "r-checksum-store"]
+    );
+    let coordinator = world.start_coordinator("r").await?;
+    coordinator.report(&refused())?;
+    world.until("r", "Ready", "False/StoreRefused").await?;
+    coordinator.report(&reading())?;
+    world.until("r", "Ready", "Unknown/Reading").await
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ use caches::{caught_up, follow};
 pub(crate) use line::Fault;
 use line::{Line, spoiled_client};
 
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// As in production, but in a hurry.
 fn settings() -> Settings {
@@ -285,7 +285,23 @@ impl World {
     /// The pods of that agent, once the controllers of Kubernetes have made some.
     pub(crate) async fn pod(&self, run: &str, agent: &str) -> Result<Pod> {
         let labels = format!("{CHECKSUM_RUN_LABEL}={run},{AGENT_LABEL}={agent}");
-        let params = ListParams::default().labels(&labels);
+        self.labelled_pod(&labels).await
+    }
+
+    /// Does what a kubelet does with the pod of a Job that ends well, and waits until the Job has.
+    pub(crate) async fn carry_out(&self, job: &str) -> Result<()> {
+        let labels = format!("batch.kubernetes.io/job-name={job}");
+        let pod = self.labelled_pod(&labels).await?.name_any();
+        self.tell(&pod, json!({"phase": "Succeeded"})).await?;
+        eventually("a Job that is done", SOON, async || {
+            let status = self.get::<Job>(job).await?.status.unwrap_or_default();
+            Ok(status.completion_time.map(drop))
+        })
+        .await
+    }
+
+    async fn labelled_pod(&self, labels: &str) -> Result<Pod> {
+        let params = ListParams::default().labels(labels);
         eventually("a pod", SOON, async || {
             let mut pods = self.api::<Pod>().list(&params).await?.items;
             pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());

@@ -125,11 +125,11 @@ impl Teller {
 
     async fn ask(&self, view: &View) -> Result<(), crate::store::Error> {
         let warnings = view.warnings(false, CORRUPT).await?;
-        let open = view.open_warnings().await?;
+        let open = view.new_warnings().await?;
         self.metrics.open_warnings(open);
         self.change(|report| {
             report.corrupt = warnings.iter().map(corrupt).collect();
-            report.open_warnings = open;
+            report.open_warnings = Some(open);
         });
         Ok(())
     }
@@ -147,13 +147,19 @@ impl Teller {
 
     async fn try_last(&self, view: &View) -> Result<(), crate::store::Error> {
         self.ask(view).await?;
-        if let Some(run) = view.last_run().await? {
-            self.change(|report| fill(report, &run));
+        let run = view.last_run().await?;
+        if let Some(run) = &run {
+            self.change(|report| fill(report, run));
             let problems = view.problems(run.id, LOGGED).await?;
             problems.iter().for_each(log_problem);
         }
         let warnings = view.warnings(false, LOGGED).await?;
         warnings.iter().for_each(log_damage);
+        // At last: it may take long where there are many files.
+        if let Some(run) = run {
+            let oldest = view.oldest_verification(&run).await?;
+            self.change(|report| report.oldest_verification = oldest);
+        }
         Ok(())
     }
 }

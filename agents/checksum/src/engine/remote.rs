@@ -330,7 +330,7 @@ impl Remote<'_> {
     async fn monitor_once(&self, was_crowded: bool) -> Result<bool, workqueue::Error> {
         let inspector = self.queue.inspector();
         let results = inspector.queue_length(&self.queue.results()).await?;
-        let is_crowded = results > if was_crowded { LOW_WATER } else { HIGH_WATER };
+        let is_crowded = is_crowded(results, was_crowded);
         let should_pause = is_crowded || self.shared.is_paused();
         if should_pause != inspector.is_paused(COMPUTE).await? {
             if should_pause {
@@ -371,4 +371,25 @@ impl Remote<'_> {
 struct Batch {
     results: Vec<FileResult>,
     taken: Vec<Taken>,
+}
+
+/// Whether so many results wait that no more packs should be given out.
+fn is_crowded(results: u64, was_crowded: bool) -> bool {
+    results > if was_crowded { LOW_WATER } else { HIGH_WATER }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_are_held_back_at_high_water_and_until_low_water() {
+        let lengths = [10_000, 10_001, 5000, 1001, 1000, 5000, 10_000];
+        let mut was = false;
+        let crowded = lengths.map(|results| {
+            was = is_crowded(results, was);
+            was
+        });
+        assert_eq!(crowded, [false, true, true, true, false, false, false]);
+    }
 }

@@ -25,6 +25,8 @@ pub struct Shared {
     pub listed: AtomicU64,
     /// Bytes read so far, also of files that are not done.
     pub bytes: AtomicU64,
+    /// Files read so far, whatever came of it.
+    pub files: AtomicU64,
     /// Bytes that the run had read before.
     pub bytes_before: AtomicU64,
     /// Files that are being read.
@@ -53,6 +55,7 @@ impl Shared {
             shared_limit: Limit::new(None, now),
             listed: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            files: AtomicU64::new(0),
             bytes_before: AtomicU64::new(0),
             reading: AtomicI64::new(0),
             queued: AtomicU64::new(0),

@@ -91,7 +91,6 @@ struct Round {
     is_given_up: AtomicBool,
     /// No more packs will come.
     is_drained: AtomicBool,
-    files: AtomicUsize,
 }
 
 /// Ends the readers of a round that was given up.
@@ -127,7 +126,6 @@ async fn round(
         allowed: AtomicUsize::new(least),
         is_given_up: AtomicBool::new(false),
         is_drained: AtomicBool::new(false),
-        files: AtomicUsize::new(0),
     });
     let _end = EndWith(round.clone());
     let mut readers = JoinSet::new();
@@ -160,23 +158,26 @@ async fn adapt(round: &Round, least: usize, most: usize) -> std::convert::Infall
         return std::future::pending().await;
     }
     let mut adapt = Adapt::new(least, most);
-    let mut before = (0, 0, Instant::now());
+    let read = || {
+        let bytes = round.shared.bytes.load(Ordering::Relaxed);
+        let files = round.shared.files.load(Ordering::Relaxed);
+        (bytes, files, Instant::now())
+    };
+    let mut before = read();
     loop {
         tokio::time::sleep(TRIAL).await;
-        let bytes = round.shared.bytes.load(Ordering::Relaxed);
-        let files = round.files.load(Ordering::Relaxed);
-        let now = Instant::now();
+        let now = read();
         if !round.shared.is_paused() {
-            let rate = rate(bytes - before.0, files - before.1, now - before.2);
+            let rate = rate(now.0 - before.0, now.1 - before.1, now.2 - before.2);
             round.allowed.store(adapt.observe(rate), Ordering::Relaxed);
         }
-        before = (bytes, files, now);
+        before = now;
     }
 }
 
 /// Opening a file costs about as much as reading so many bytes.
 #[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
-fn rate(bytes: u64, files: usize, time: Duration) -> f64 {
+fn rate(bytes: u64, files: u64, time: Duration) -> f64 {
     const FILE: f64 = 65_536.0;
     (bytes as f64 + files as f64 * FILE) / time.as_secs_f64().max(0.001)
 }
@@ -231,7 +232,7 @@ impl Round {
                     let _ = results.blocking_send(found); // what was read is not read again
                     return;
                 };
-                self.files.fetch_add(1, Ordering::Relaxed);
+                self.shared.files.fetch_add(1, Ordering::Relaxed);
                 found.push(result);
             }
             if results.blocking_send(found).is_err() {

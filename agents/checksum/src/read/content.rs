@@ -15,6 +15,9 @@ use crate::split::Span;
 /// One read. Larger ones are no faster.
 pub(super) const BLOCK: usize = 1 << 20;
 
+/// One read of what the kernel may have in memory: hashed while it is still near the core.
+const NEAR: usize = 128 << 10;
+
 /// What reads past the cache must be aligned to, everywhere.
 const ALIGNMENT: usize = 4096;
 
@@ -68,6 +71,7 @@ pub(super) struct Content<'a> {
     file: BorrowedFd<'a>,
     size: u64,
     way: Way,
+    step: usize,
     offset: u64,
     /// Nothing is read beyond this.
     end: u64,
@@ -88,6 +92,7 @@ impl<'a> Content<'a> {
             file: file.as_fd(),
             size,
             way,
+            step: if way == Way::Plain { NEAR } else { BLOCK },
             offset: 0,
             end: u64::MAX,
         }
@@ -106,13 +111,13 @@ impl<'a> Content<'a> {
         // Less than was asked for is the end, if the size says so too: small files cost one read.
         let is_over = self.offset > 0
             && self.offset == self.size
-            && !self.offset.is_multiple_of(BLOCK as u64);
+            && !self.offset.is_multiple_of(self.step as u64);
         if is_over || self.offset >= self.end {
             return Ok(0);
         }
-        let room = usize::try_from(self.end - self.offset).unwrap_or(BLOCK);
+        let room = usize::try_from(self.end - self.offset).unwrap_or(self.step);
         let read = self
-            .read(&mut block.all()[..room.min(BLOCK)])
+            .read(&mut block.all()[..room.min(self.step)])
             .map_err(|error| (self.offset, error))?;
         if self.way == Way::DropBehind {
             let length = std::num::NonZeroU64::new(read as u64);

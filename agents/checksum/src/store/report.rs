@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 
 use super::link::{Link, Row, values};
+use super::runs::{Counts, Run, time};
 use super::{Error, Store, View, algorithm, digest_of, key_of};
 use crate::algorithm::Digest;
 use crate::judge::RunId;
@@ -135,6 +136,29 @@ impl View {
         row.map_or(Ok(0), |mut row| Ok(row.int()?.cast_unsigned()))
     }
 
+    /// When the run began that read the file which was not read for longest; none when no file was ever read.
+    ///
+    /// A run that read every file is the answer. After others every row is looked at, as the run itself did.
+    pub async fn oldest_verification(&self, run: &Run) -> Result<Option<Timestamp>, Error> {
+        let Counts {
+            selected,
+            total,
+            verified,
+            new,
+            changed,
+            ..
+        } = run.counts;
+        if total > 0 && selected == total && verified + new + changed == total {
+            return Ok(Some(run.began));
+        }
+        let select = "SELECT began FROM orrery_runs WHERE fs = ? AND id =
+                      (SELECT MIN(read_run) FROM orrery_files WHERE fs = ? AND read_run > 0)";
+        let mut link = self.links.lend().await?;
+        let row = link.fetch_one(select, &values![self.fs, self.fs]).await?;
+        link.give_back();
+        row.map(|mut row| time(row.int()?)).transpose()
+    }
+
     /// Files that a run could not verify, by path.
     pub async fn problems(&self, run: RunId, limit: u32) -> Result<Vec<Problem>, Error> {
         let select = "SELECT path, outcome, why FROM orrery_problems WHERE fs = ? AND run = ? ORDER BY path LIMIT ?";
@@ -239,8 +263,7 @@ fn warning(mut row: Row) -> Result<WarningRow, Error> {
         actual,
         discovered,
         last_read,
-        created: Timestamp::from_millisecond(created)
-            .map_err(|_| Error::Damaged(format!("the time {created}")))?,
+        created: time(created)?,
         state: known.ok_or_else(|| Error::Damaged(format!("a warning that is {state:?}")))?,
     })
 }

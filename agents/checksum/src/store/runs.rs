@@ -247,7 +247,7 @@ fn mode(name: &str, percent: i64) -> Result<Mode, Error> {
     }
 }
 
-fn time(milliseconds: i64) -> Result<Timestamp, Error> {
+pub(super) fn time(milliseconds: i64) -> Result<Timestamp, Error> {
     Timestamp::from_millisecond(milliseconds)
         .map_err(|_| Error::Damaged(format!("the time {milliseconds}")))
 }

@@ -186,20 +186,21 @@ impl Theirs {
     }
 }
 
+/// The newest first: where damage was damaged again, each leads back to the one before, and the first to what was written.
 async fn warnings(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64, Error> {
     let select = format!(
         "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, expected_checksum,
          actual_checksum, discovered, last_read, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created)
-         FROM {prefix}checksum_warnings WHERE id > ? ORDER BY id LIMIT ?"
+         FROM {prefix}checksum_warnings WHERE id < ? ORDER BY id DESC LIMIT ?"
     );
-    let (mut after, mut taken) = (0, 0);
+    let (mut before, mut taken) = (i64::MAX, 0);
     loop {
-        let rows = theirs.fetch(&select, &values![after, PAGE]).await?;
+        let rows = theirs.fetch(&select, &values![before, PAGE]).await?;
         if rows.is_empty() {
             return Ok(taken);
         }
         for mut row in rows {
-            after = row.int()?;
+            before = row.int()?;
             let warning = Warned {
                 path: path(&mut row)?,
                 mtime: nanoseconds(row.int()?),
@@ -274,6 +275,23 @@ impl Store {
             Value::from(actual),
         ];
         let is_still = link.execute(restore, &values).await? > 0;
+        // What a later one found is what the file holds now, and this one knows what it should hold.
+        let later =
+            "SELECT actual FROM orrery_warnings WHERE fs = ? AND hash = ? AND state = 'open'";
+        let of = values![fs, key.as_bytes()];
+        let later = link.fetch_one(later, &of).await?.filter(|_| is_still);
+        let later = later.map(|mut row| row.bytes()).transpose()?;
+        if later.is_some() {
+            let close = "UPDATE orrery_warnings SET state = 'replaced' WHERE fs = ? AND hash = ? AND state = 'open'";
+            link.execute(close, &of).await?;
+        }
+        let actual = later.as_deref().unwrap_or(actual);
+        let state = match is_still {
+            // Theirs warn of that, too.
+            true if actual == warning.expected => "restored",
+            true => "open",
+            false => "replaced",
+        };
         let insert = "INSERT INTO orrery_warnings
             (fs, hash, path, size, mtime, algorithm, expected, actual, discovered, last_read, created, state)
             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
@@ -289,7 +307,7 @@ impl Store {
             warning.discovered,
             read,
             warning.created,
-            if is_still { "open" } else { "replaced" }
+            state
         ];
         link.execute(insert, &values).await?;
         link.commit().await?;

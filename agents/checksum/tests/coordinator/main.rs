@@ -19,13 +19,17 @@ fn a_run_is_carried_out_and_told_and_the_next_compares_with_it() {
     assert_eq!(report.result.unwrap().reason, "Verified");
     let files = report.files.unwrap();
     assert_eq!((files.total, files.new, files.remaining), (50, 50, 0));
+    let first = report.began;
+    assert!(first.is_some() && report.oldest_verification == first);
 
     pod.rot("folder1/file11");
     let (_, report) = pod.run(&pod.config("second"));
     assert_eq!(report.result.unwrap().reason, "DamageFound");
+    // The damaged file was good when the first run read it.
+    assert_eq!(report.oldest_verification, first);
     assert_eq!(report.corrupt.len(), 1);
     assert_eq!(report.corrupt[0].path, "folder1/file11");
-    assert_eq!(report.open_warnings, 1);
+    assert_eq!(report.open_warnings, Some(1));
     let log = pod.log();
     assert!(
         log.contains("folder1/file11") && log.contains("damaged"),

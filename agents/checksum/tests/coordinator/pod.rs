@@ -5,6 +5,7 @@
 )]
 //! What a pod of a run is to a coordinator: folders, a configuration, a place for the last message.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
@@ -145,6 +146,10 @@ impl Pod {
 
     /// Flips a bit as a medium does: the modification time stays.
     pub(crate) fn rot(&self, file: &str) {
+        self.rot_at(file.as_ref());
+    }
+
+    pub(crate) fn rot_at(&self, file: &OsStr) {
         let path = self.root().join(file);
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         let file = File::options().read(true).write(true).open(path).unwrap();

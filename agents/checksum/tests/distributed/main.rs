@@ -1,6 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "waits for processes")]
 //! Coordinator and workers as processes, with a real MariaDB and a real Redis: what is shared, lost and killed.
 
+mod others;
 #[path = "../coordinator/pod.rs"]
 #[expect(dead_code, reason = "shared with other tests, which use the rest")]
 mod pod;

@@ -1,12 +1,13 @@
 //! A coordinator's pod and workers' pods around a database and a Redis of real servers.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::process::Child;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use checksum::store::{Location, Mysql, Password, View};
+use checksum::store::{Counts, Location, Mysql, Password, View};
 use crds::report::checksum::CoordinatorReport;
 use redis::AsyncCommands as _;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ pub(crate) struct Site {
     pub(crate) pod: Pod,
     location: Location,
     redis: redis::Client,
+    redis_address: SocketAddr,
     prefix: String,
     queue: Value,
     store: Value,
@@ -63,7 +65,7 @@ impl Running {
         let text = self.pod.metrics();
         let line = text
             .lines()
-            .find(|it| it.starts_with("orrery_checksum_read_bytes "));
+            .find(|it| it.starts_with("orrery_checksum_read_bytes_total "));
         let number = line.and_then(|it| it.split(' ').nth(1));
         Ok(number.with_context(|| text.clone())?.parse()?)
     }
@@ -95,7 +97,7 @@ impl Site {
         ] {
             fs::write(credentials.join(file), text)?;
         }
-        let server = |address: std::net::SocketAddr| json!({"host": address.ip(), "port": address.port(), "space": name});
+        let server = |address: SocketAddr| json!({"host": address.ip(), "port": address.port(), "space": name});
         let location = Location::Mysql {
             server: Mysql {
                 host: mariadb.address().ip().to_string(),
@@ -111,6 +113,7 @@ impl Site {
             pod,
             location,
             redis: redis::Client::open(redis.url())?,
+            redis_address: redis.address(),
             queue: json!({"redis": server(redis.address())}),
             store: json!({"mysql": server(mariadb.address())}),
             prefix: name,
@@ -137,6 +140,24 @@ impl Site {
             server.port = address.port();
             server.database = "testbed".into();
         }
+    }
+
+    /// Has packs carried by a server of the test's own.
+    pub(crate) fn queue_on(&mut self, server: &testbed::redis::Access) -> Result<()> {
+        let address = server.address();
+        self.queue["redis"]["port"] = json!(address.port());
+        self.redis = redis::Client::open(server.url())?;
+        self.redis_address = address;
+        Ok(())
+    }
+
+    pub(crate) fn redis_address(&self) -> SocketAddr {
+        self.redis_address
+    }
+
+    /// What all keys of the site begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     pub(crate) fn credential(&self, file: &str, text: &str) -> Result<()> {
@@ -191,10 +212,21 @@ impl Site {
 
     /// Files whose checksums are stored.
     pub(crate) async fn stored(&self) -> Result<i64> {
+        Ok(self.counts().await?.new)
+    }
+
+    /// Files that were as they had been.
+    pub(crate) async fn verified(&self) -> Result<i64> {
+        Ok(self.counts().await?.verified)
+    }
+
+    /// Of the last run, if there is one yet.
+    async fn counts(&self) -> Result<Counts> {
         let Ok(view) = View::open(&self.location).await else {
-            return Ok(0);
+            return Ok(Counts::default());
         };
-        Ok(view.last_run().await?.map_or(0, |run| run.counts.new))
+        let run = view.last_run().await?;
+        Ok(run.map_or_else(Counts::default, |run| run.counts))
     }
 
     pub(crate) async fn until_stored(&self, files: i64) -> Result<()> {

@@ -102,6 +102,8 @@ fn damage_stays_one_open_warning_until_the_file_is_restored() {
     let again = tree.run(&[]);
     assert_eq!(again.code, 1);
     assert_eq!(found.of_kind("warning"), again.of_kind("warning"));
+    let reported = || tree.about(&["report"]).status.code();
+    assert_eq!(reported(), Some(1));
     // Not read, but still known.
     tree.write("folder0/file2", "edited");
     assert_eq!(tree.run(&["--mode", "incremental"]).code, 1);
@@ -109,6 +111,7 @@ fn damage_stays_one_open_warning_until_the_file_is_restored() {
     tree.rot("folder0/file1"); // the same bit
     let restored = tree.run(&[]);
     assert_eq!((restored.code, restored.of_kind("warning").len()), (0, 0));
+    assert_eq!(reported(), Some(0));
     let all = tree.about(&["report", "--all", "--format", "csv"]);
     let all = String::from_utf8(all.stdout).unwrap();
     assert!(all.contains("\"folder0/file1\",restored,"), "{all}");

@@ -80,6 +80,61 @@ async fn runs_find_exactly_what_changed_was_damaged_or_is_gone() -> Result<()> {
 }
 
 #[tokio::test]
+async fn counts_are_exact_at_the_borders_of_chunks_and_batches() -> Result<()> {
+    everywhere(async |place: Place| {
+        for files in [9, 10, 11, 20, 21] {
+            let place = place.named(&format!("of-{files}"));
+            place.files(files)?;
+            let mut job = place.job();
+            (job.sync_rows, job.batch, job.packs.files) = (10, 10, 10);
+            let first = place.carry_out(&job, Mode::Full).await?.counts;
+            let second = place.carry_out(&job, Mode::Full).await?.counts;
+            let files = i64::try_from(files)?;
+            assert_eq!(
+                (first.total, first.new, first.remaining()),
+                (files, files, 0)
+            );
+            assert_eq!((second.total, second.verified), (files, files));
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_listing_that_cannot_be_stored_forgets_nothing() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(100)?;
+        place.run(Mode::Full).await?;
+        for n in 0..5 {
+            fs::remove_file(place.root().join(format!("folder0/file{n}")))?;
+        }
+        place.edit("folder5/file55")?;
+        let known = async || {
+            let view = View::open(&place.location).await?;
+            anyhow::Ok(view.checksums(None, 1000).await?.len())
+        };
+        place.refuse_progress().await?;
+        let failed = place.run(Mode::Full).await;
+        assert!(failed.is_err(), "{failed:?}");
+        assert_eq!(known().await?, 100);
+        place.allow_progress().await?;
+        let store = Store::open(&place.location, 2).await?;
+        let run = store.view().last_run().await?.expect("it was begun");
+        assert_eq!(run.state, State::MetadataSync);
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        let counts = engine::run(&place.job(), &store, run, &shared)
+            .await?
+            .run
+            .counts;
+        assert_eq!((counts.total, counts.changed, counts.deleted), (95, 1, 5));
+        assert_eq!(known().await?, 95);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn names_of_any_bytes_come_back_as_they_were() -> Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     everywhere(async |place: Place| {
@@ -413,29 +468,37 @@ async fn what_lsdf_checksum_has_kept_is_taken_over_whole() -> Result<()> {
             format!("folder{}/file{n}", n / 10),
             format!("content of {n}"),
         );
-        // One was damaged, and theirs overwrote the good checksum with the bad one.
-        let stored = if n == 42 {
-            sum(b"damaged")
-        } else {
-            sum(content.as_bytes())
+        // Two were damaged, one of them twice, and theirs overwrote the good checksums with the bad ones.
+        let (stored, read) = match n {
+            42 => (sum(b"damaged"), 2),
+            43 => (sum(b"damaged again"), 2),
+            _ => (sum(content.as_bytes()), 1),
         };
-        place::lsdf::file(&theirs, &path, &stored, if n == 42 { 2 } else { 1 }).await?;
+        place::lsdf::file(&theirs, &path, &stored, read).await?;
     }
-    place::lsdf::warning(
-        &theirs,
-        "folder4/file42",
-        &sum(b"content of 42"),
-        &sum(b"damaged"),
-    )
-    .await?;
+    for (path, expected, actual) in [
+        ("folder4/file42", &b"content of 42"[..], &b"damaged"[..]),
+        ("folder4/file43", b"content of 43", b"damaged"),
+        ("folder4/file43", b"damaged", b"damaged again"),
+        // Restored, of which theirs warn, too.
+        ("folder4/file44", b"content of 44", b"damaged"),
+        ("folder4/file44", b"damaged", b"content of 44"),
+    ] {
+        place::lsdf::warning(&theirs, path, &sum(expected), &sum(actual)).await?;
+    }
 
     for place in [Place::sqlite()?, Place::mariadb().await?] {
         let store = Store::open(&place.location, 1).await?;
         let taken = checksum::store::take_over(&store, theirs.mysql()?, "").await?;
-        assert_eq!((taken.files, taken.runs, taken.warnings), (100, 2, 1));
+        assert_eq!((taken.files, taken.runs, taken.warnings), (100, 2, 5));
         let again = checksum::store::take_over(&store, theirs.mysql()?, "").await;
         assert!(again.is_err(), "it would be taken over twice");
-        assert_eq!(store.view().open_warnings().await?, 1);
+        let open = store.view().warnings(false, 10).await?;
+        let [_, twice] = open.as_slice() else {
+            anyhow::bail!("{open:?}");
+        };
+        assert_eq!(twice.expected.as_bytes(), sum(b"content of 43"));
+        assert_eq!(twice.actual.as_bytes(), sum(b"damaged again"));
         drop(store);
         let incremental = theirs.run_into(&place.location, Mode::Incremental).await?;
         assert_eq!(

@@ -23,6 +23,9 @@ use tempfile::TempDir;
 
 pub(crate) mod lsdf;
 
+/// Everything here takes a second; two cores may be busy with other things.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 #[derive(Clone)]
 pub(crate) struct Place {
     folder: Arc<TempDir>,
@@ -248,10 +251,52 @@ impl Place {
     }
 
     pub(crate) async fn run_into(&self, location: &Location, mode: Mode) -> Result<Run> {
+        Self::carry_out_into(location, &self.job(), mode).await
+    }
+
+    /// A run with other sizes than usual.
+    pub(crate) async fn carry_out(&self, job: &Job, mode: Mode) -> Result<Run> {
+        Self::carry_out_into(&self.location, job, mode).await
+    }
+
+    async fn carry_out_into(location: &Location, job: &Job, mode: Mode) -> Result<Run> {
         let store = Store::open(location, 3).await?;
         let run = store.begin_run(&what(mode), Timestamp::now()).await?;
         let shared = Arc::new(Shared::new(None, Instant::now()));
-        Ok(engine::run(&self.job(), &store, run, &shared).await?.run)
+        Ok(engine::run(job, &store, run, &shared).await?.run)
+    }
+
+    /// Lets the store refuse one part of each listing, though not the first ones.
+    pub(crate) async fn refuse_progress(&self) -> Result<()> {
+        let refuse = match &self.location {
+            Location::Sqlite { .. } => {
+                "CREATE TRIGGER refused BEFORE INSERT ON orrery_parts WHEN NEW.part > 2
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            }
+            Location::Mysql { .. } => {
+                "CREATE TRIGGER refused BEFORE INSERT ON orrery_parts FOR EACH ROW
+                 IF NEW.part > 2 THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF"
+            }
+        };
+        self.command(refuse).await
+    }
+
+    pub(crate) async fn allow_progress(&self) -> Result<()> {
+        self.command("DROP TRIGGER refused").await
+    }
+
+    async fn command(&self, statement: &'static str) -> Result<()> {
+        let statement = sqlx::raw_sql(statement);
+        match &self.location {
+            Location::Sqlite { path, .. } => {
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+                options.connect().await?.execute(statement).await?;
+            }
+            Location::Mysql { .. } => {
+                self.link().await?.execute(statement).await?;
+            }
+        }
+        Ok(())
     }
 
     /// A run whose process died in this state.
@@ -292,7 +337,9 @@ impl Place {
         let job = self.job();
         let running = engine::run(&job, store, run, &shared);
         let watching = async {
+            let began = Instant::now();
             while shared.run().is_none_or(|run| run.state != State::WorkQueue) {
+                assert!(began.elapsed() < PATIENCE, "it does not begin to read");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             shared.stop.store(true, Ordering::Relaxed);

@@ -172,7 +172,7 @@ impl Member {
         let metrics = format!("http://{}/metrics", self.admin).parse()?;
         let answer = Client::plain(Limits::default()).get(&metrics).await?;
         let text = String::from_utf8_lossy(&answer.body);
-        Ok(total(&text, "orrery_checksum_read_bytes"))
+        Ok(total(&text, "orrery_checksum_read_bytes_total"))
     }
 
     /// Bytes that the kernel has given to the process for reads of files, as of now.

@@ -144,6 +144,15 @@ impl Case {
     }
 
     /// A field of an object.
+    /// What Prometheus is told by one of the operators.
+    pub(crate) async fn metrics(&self) -> Result<String> {
+        let path = format!(
+            "/api/v1/namespaces/{}/services/{OPERATOR}:admin/proxy/metrics",
+            self.namespace
+        );
+        self.kubectl(&["get", "--raw", &path]).await
+    }
+
     pub(crate) async fn field(&self, object: &str, path: &str) -> Result<String> {
         self.kubectl(&["get", object, &format!("--output=jsonpath={{{path}}}")])
             .await

@@ -38,29 +38,18 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
             fields(case, "first", counts).await?
                 == [FILES.to_string(), FILES.to_string(), "0".into()]
         );
+        // The volume of the store belonged to root.
+        let prepared = case
+            .field("job/first-checksum-store", ".status.succeeded")
+            .await?;
+        ensure!(prepared == "1", "{prepared:?}");
 
         in_volume(case, "rot", DAMAGE).await?;
         tokio::try_join!(
             run(case, "second", "Full", "DamageFound"),
             distributed::finds_damage(case)
         )?;
-        let counts = ".status.files.verified .status.files.corrupt .status.progressPercent";
-        ensure!(fields(case, "second", counts).await? == ["9997", "3", "100"]);
-        let damaged = case
-            .field("checksumrun/second", ".status.corrupt[*].path")
-            .await?;
-        ensure!(damaged == "file7 file77 file777", "{damaged}");
-        let columns = case.kubectl(&["get", "checksumrun", "second"]).await?;
-        ensure!(
-            columns.contains("DamageFound") && columns.contains("100%"),
-            "{columns}"
-        );
-        let log = case.kubectl(&["logs", "job/second-checksum"]).await?;
-        ensure!(log.contains("file777") && log.contains("damaged"), "{log}");
-        let events = case
-            .kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"])
-            .await?;
-        ensure!(events.contains("DamageFound"), "{events}");
+        tells_of_damage(case).await?;
 
         accept(case, "file7").await?;
         // What is suspicious is read in this mode, too, until it is what it was.
@@ -83,6 +72,38 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
             .await;
         ensure!(store.is_ok(), "the checksums went with the runs");
         Ok(())
+    })
+    .await
+}
+
+/// Damage is in the status, the columns, the log, the events and the metrics.
+async fn tells_of_damage(case: &Case) -> Result<()> {
+    let counts = ".status.files.verified .status.files.corrupt .status.progressPercent";
+    ensure!(fields(case, "second", counts).await? == ["9997", "3", "100"]);
+    let damaged = case
+        .field("checksumrun/second", ".status.corrupt[*].path")
+        .await?;
+    ensure!(damaged == "file7 file77 file777", "{damaged}");
+    let columns = case.kubectl(&["get", "checksumrun", "second"]).await?;
+    ensure!(
+        columns.contains("DamageFound") && columns.contains("100%"),
+        "{columns}"
+    );
+    let log = case.kubectl(&["logs", "job/second-checksum"]).await?;
+    ensure!(log.contains("file777") && log.contains("damaged"), "{log}");
+    let events = case
+        .kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"])
+        .await?;
+    ensure!(events.contains("DamageFound"), "{events}");
+
+    eventually("the damage as a metric", SOON, async || {
+        let metrics = case.metrics().await?;
+        let told = "store=\"home-store\"} 3";
+        let mut lines = metrics.lines();
+        let is_told = |line: &str| {
+            line.starts_with("orrery_checksum_store_open_warnings{") && line.ends_with(told)
+        };
+        Ok(lines.any(is_told).then_some(()))
     })
     .await
 }
@@ -157,7 +178,7 @@ async fn run(case: &Case, name: &str, mode: &str, result: &str) -> Result<()> {
         "spec": {
             "source": {"persistentVolumeClaim": {"claimName": "home"}},
             "mode": mode,
-            "store": {"embedded": {"claimName": "home-store", "size": "100Mi"}},
+            "store": {"embedded": {"claimName": "home-store", "size": "100Mi", "storageClassName": "root-owned"}},
         },
     });
     case.apply_text(&run.to_string()).await?;

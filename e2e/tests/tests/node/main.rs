@@ -30,11 +30,7 @@ async fn a_chart_is_installed_used_and_removed() -> Result<()> {
         let columns = case.kubectl(&["get", "orrery"]).await?;
         ensure!(columns.contains("nightly"), "{columns}");
 
-        let service = format!(
-            "/api/v1/namespaces/{}/services/{OPERATOR}:admin/proxy/metrics",
-            case.namespace
-        );
-        let metrics = case.kubectl(&["get", "--raw", &service]).await?;
+        let metrics = case.metrics().await?;
         ensure!(
             metrics.contains("leader_election_master_status"),
             "{metrics}"

@@ -197,6 +197,7 @@ pub(super) fn stage(run: &Validated, seen: &Observed) -> Stage {
         return Stage::Working(told(&STARTING, starting(run, seen)));
     };
     if let Some(Explained { reason, message }) = report.waiting {
+        let message = message + &failed_preparation(run, seen);
         return Stage::Waiting(match reason::progress(&reason) {
             Some(known) => told(known, message),
             None => told(&WAITING, format!("{reason}: {message}")),
@@ -207,6 +208,16 @@ pub(super) fn stage(run: &Validated, seen: &Observed) -> Stage {
         Some(pod) if pod.exit.is_some() => Stage::Working(told(&STARTING, starting(run, seen))),
         Some(_) | None => Stage::Working(working(&report)),
     }
+}
+
+/// Why a store that belongs to root still does, if that was tried.
+fn failed_preparation(run: &Validated, seen: &Observed) -> String {
+    let failed = seen.preparation.as_ref();
+    let failed = failed.and_then(|(_, job)| job.failed.as_deref());
+    let job = name::checksum_preparation(&run.key.name);
+    failed.map_or_else(String::new, |why| {
+        format!("; Job {job} could not make the store writable: {why}")
+    })
 }
 
 fn working(report: &CoordinatorReport) -> Told {

@@ -26,7 +26,7 @@ use crate::{
 pub(super) fn work(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::only(stage(run, seen));
     if let Place::Claim(name) = &run.place
-        && !seen.has_store
+        && seen.store.is_none()
     {
         plan.store = Some(build::store_claim(run, name));
     }
@@ -75,8 +75,9 @@ fn mounts(run: &Validated, seen: &Observed) -> Mounts {
 }
 
 /// A run keeps the image it began with.
-fn image(seen: &Observed) -> Image {
-    let began = seen.job.as_ref().and_then(|(_, job)| job.image.as_deref());
+pub(super) fn image(seen: &Observed) -> Image {
+    let began = seen.job.as_ref().or(seen.preparation.as_ref());
+    let began = began.and_then(|(_, job)| job.image.as_deref());
     Image {
         name: began.unwrap_or(&seen.image.name).into(),
         ..seen.image.clone()
@@ -89,13 +90,11 @@ fn job(run: &Validated, seen: &Observed, mounts: &Mounts) -> Option<Apply<Job>> 
     let Some((made, job)) = &seen.job else {
         return differing(wanted, None);
     };
-    let annotations = wanted.metadata.annotations.as_ref();
-    let template = annotations.and_then(|a| a.get(name::TEMPLATE_ANNOTATION));
-    let same = template.map(String::as_str) == job.template.as_deref();
+    let same = job.is_as_asked(&wanted);
     differing(wanted, Some(made)).filter(|_| same)
 }
 
-fn differing<K: Serialize>(object: K, made: Option<&Made>) -> Option<Apply<K>> {
+pub(super) fn differing<K: Serialize>(object: K, made: Option<&Made>) -> Option<Apply<K>> {
     let applied = made.and_then(|made| made.applied.as_deref());
     if applied == Some(digest(&object).as_str()) {
         return None;

@@ -11,7 +11,7 @@ use super::{
     super::{
         credentials::Credentials,
         fixture::{distributed, image, validated},
-        plan::{self, Pod, Role},
+        plan::{self, Pod, Role, StoreClaim},
         snapshot::Found,
     },
     *,
@@ -37,7 +37,8 @@ fn seen(pods: Vec<Pod>) -> Observed {
         status: ChecksumRunStatus::default(),
         image: image(),
         source: Some(crate::watch::child::ClaimState::default()),
-        has_store: true,
+        store: Some(StoreClaim { ours: true }),
+        preparation: None,
         begun: true,
         created: at("2026-11-16T03:00:00Z"),
         rivals: Vec::new(),

@@ -1,0 +1,171 @@
+//! Workers that are not ours: what lsdf-checksum's answer, and what those who answer nothing do to a run.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use checksum::algorithm::Algorithm;
+use checksum::queue::{COMPUTE, Queue, payload, result_job};
+use checksum::wire::{BackPack, WorkPack};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use workqueue::{Client, Kind, Options, Pool, PoolOptions};
+
+use crate::site::Site;
+
+/// Serves the packs of a run until it is dropped: `answer` says what comes of each.
+async fn serve(
+    site: &Site,
+    uid: &str,
+    answer: impl Fn(&WorkPack) -> Result<Option<BackPack>>,
+) -> Result<()> {
+    let address = site.redis_address();
+    let client = Client::new(Options {
+        password: Some("testbed".into()),
+        ..Options::new(address.ip().to_string(), address.port())
+    })?;
+    let space = format!("{}:{uid}", site.prefix());
+    let queue = Queue::new(client.clone(), &space, "home", &format!("run-{uid}"));
+    let pool = Pool::new(
+        client,
+        queue.namespace.clone(),
+        PoolOptions::new(vec![Kind::new(COMPUTE)], 1),
+    )?;
+    let serving = async {
+        loop {
+            let Some(taken) = pool.take().await? else {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                continue;
+            };
+            let pack = WorkPack::decode(payload(taken.job()).map_err(anyhow::Error::msg)?)?;
+            if let Some(back) = answer(&pack)? {
+                let job = result_job(&queue.results(), &back);
+                queue.enqueuer().enqueue_many(vec![job]).await?;
+            }
+            let _ = pool.finish(&taken).await?; // fenced or not: there is nothing to undo
+        }
+    };
+    tokio::select! {
+        ended = serving => ended,
+        () = pool.run(CancellationToken::new()) => Ok(()),
+    }
+}
+
+/// What lsdf-checksum's worker makes of a pack: it knows numbers, paths and SHA-1, and nothing that we added.
+fn as_the_original(site: &Site, pack: &WorkPack) -> Result<BackPack> {
+    let mut back = BackPack::default();
+    for file in &pack.files {
+        let path = file.path.strip_prefix(b"/").context("no slash")?;
+        let content = fs::read(site.pod.root().join(OsStr::from_bytes(path)))?;
+        let sum = Algorithm::Sha1.digest(&content).as_bytes().to_vec();
+        back.files.push((file.id, sum));
+    }
+    Ok(back)
+}
+
+#[tokio::test]
+async fn a_worker_of_lsdf_checksum_serves_our_coordinator() -> Result<()> {
+    let site = Site::with(60).await?;
+    let mut config = site.config("first");
+    config["spec"]["algorithm"] = json!("sha1");
+    let report = tokio::select! {
+        report = site.run(&config) => report?,
+        ended = serve(&site, "first", |pack| as_the_original(&site, pack).map(Some)) => {
+            anyhow::bail!("the worker ended: {ended:?}")
+        }
+    };
+    let files = report.files.context("no files")?;
+    assert_eq!((files.new, files.unreadable), (60, 0));
+    let sum = site.checksum("folder1/file12").await?;
+    assert_eq!(sum, Algorithm::Sha1.digest(b"content of 12").to_string());
+    // One of ours compares with what it answered.
+    site.pod.rot("folder1/file12");
+    config["uid"] = json!("second");
+    let _worker = site.worker("worker-1", &config);
+    let report = site.run(&config).await?;
+    assert_eq!(report.files.context("no files")?.verified, 59);
+    assert_eq!(report.corrupt[0].path, "folder1/file12");
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_of_which_nothing_is_heard_are_asked_for_again_and_in_the_end_told() -> Result<()> {
+    let site = Site::with(20).await?;
+    let mut config = site.config("run");
+    config["spec"]["algorithm"] = json!("sha1");
+    let asked = std::cell::Cell::new(0);
+    let forgetful = |pack: &WorkPack| {
+        let mut back = as_the_original(&site, pack)?;
+        let lost = Algorithm::Sha1.digest(b"content of 7");
+        let before = back.files.len();
+        back.files.retain(|(_, sum)| sum != lost.as_bytes());
+        asked.set(asked.get() + before - back.files.len());
+        Ok(Some(back))
+    };
+    let report = tokio::select! {
+        report = site.run(&config) => report?,
+        ended = serve(&site, "run", forgetful) => anyhow::bail!("the worker ended: {ended:?}"),
+    };
+    let files = report.files.context("no files")?;
+    assert_eq!((files.new, files.unreadable), (19, 1));
+    assert_eq!(report.result.context("no result")?.reason, "Unreadable");
+    // Once with all others, and three times of which nothing came.
+    assert_eq!(asked.get(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_name_that_is_no_text_goes_through_the_queue_and_is_told_escaped() -> Result<()> {
+    let site = Site::with(5).await?;
+    let name = OsStr::from_bytes(b"\xff\xfe\nname");
+    fs::write(site.pod.root().join(name), "content")?;
+    let config = site.config("first");
+    let worker = site.worker("worker-1", &config);
+    assert_eq!(site.run(&config).await?.files.context("no files")?.new, 6);
+    drop(worker);
+    site.pod.rot_at(name);
+    let config = site.config("second");
+    let _worker = site.worker("worker-2", &config);
+    let report = site.run(&config).await?;
+    assert_eq!(report.corrupt[0].path, r"\xff\xfe\nname");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_queue_that_is_away_is_waited_for_and_a_run_can_be_given_up_meanwhile() -> Result<()> {
+    let mut site = Site::with(300).await?;
+    let server = testbed::redis::start().await?;
+    site.queue_on(&server)?;
+    let mut config = site.config("first");
+    config["spec"]["maxThroughputPerWorker"] = json!(200);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    site.until_stored(20).await?;
+    server.server().kill().await?;
+    site.pod.until_logged("the queue cannot be used for now");
+    server.server().start().await?;
+    config["spec"]["maxThroughputPerWorker"] = json!(null);
+    config["generation"] = json!(2);
+    worker.pod.configure(&config);
+    let report = site.ended(coordinator).await?;
+    let files = report.files.context("no files")?;
+    assert_eq!((files.new, files.unreadable), (300, 0));
+
+    let mut config = site.config("second");
+    config["spec"]["maxThroughputPerWorker"] = json!(200);
+    let _worker = site.worker("worker-2", &config);
+    let coordinator = site.coordinator(&config);
+    site.until("reading", || async { Ok(site.verified().await? > 0) })
+        .await?;
+    server.server().kill().await?;
+    site.pod.until_logged("the queue cannot be used for now");
+    config["spec"]["cancel"] = json!(true);
+    config["generation"] = json!(2);
+    site.pod.configure(&config);
+    let report = site.ended(coordinator).await?;
+    let result = report.result.context("no result")?;
+    ensure!(result.reason == "Cancelled", "{result:?}");
+    server.shutdown().await
+}
