@@ -156,6 +156,18 @@ impl Differences {
         self.listed.add(&now, mode, run);
     }
 
+    /// Takes over what is different elsewhere.
+    pub fn append(&mut self, other: Self) {
+        self.new.extend(other.new);
+        self.changed.extend(other.changed);
+        self.suspect.extend(other.suspect);
+        self.refined.extend(other.refined);
+        self.missing.extend(other.missing);
+        self.unknown += other.unknown;
+        self.listed = self.listed.plus(other.listed);
+        self.unseen = self.unseen.plus(other.unseen);
+    }
+
     /// What it comes to.
     pub fn part(&self) -> Part {
         Part {

@@ -63,12 +63,15 @@ impl Schedule {
         let consumed = self.observe(now, seen);
         self.before = Some((now, seen.length));
         let is_exhausted = seen.length == 0 || seen.was_empty;
+        if !is_exhausted {
+            // The last step of the warm-up is the first after which it is not looked at for long.
+            self.steps = (self.steps + 1).min(WARM_UP_STEPS);
+        }
         let wanted = if is_exhausted {
             self.target
                 .max(consumed.saturating_mul(2))
                 .max(self.warm_up(seen))
         } else if self.steps < WARM_UP_STEPS {
-            self.steps += 1;
             self.warm_up(seen)
         } else {
             let period = MAINTAINING.as_secs_f64();
@@ -188,6 +191,18 @@ mod tests {
                 .all(|(_, length, _)| (180.0..300.0).contains(length)),
             "{late:?}"
         );
+    }
+
+    #[test]
+    fn what_waits_lasts_until_it_is_looked_at_again_also_after_the_warm_up() {
+        let lengths = simulated(|_| 2.0, 2, 60.0);
+        for pair in lengths.windows(2) {
+            let [(at, length, _), (next, ..)] = pair else {
+                continue;
+            };
+            let needed = 2.0 * (next - at);
+            assert!(*length >= needed, "{length} at {at}, {needed} until {next}");
+        }
     }
 
     #[test]

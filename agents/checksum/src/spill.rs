@@ -61,14 +61,51 @@ impl Spill {
         self.pieces_of(part, PIECE)
     }
 
-    fn pieces_of(&self, part: u8, size: u64) -> io::Result<Vec<Piece>> {
+    /// Runs of parts that follow each other and are no larger together than a piece; a part that is larger is alone.
+    pub fn together(&self, parts: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        self.together_of(parts, PIECE)
+    }
+
+    fn together_of(&self, parts: &[u8], piece: u64) -> io::Result<Vec<Vec<u8>>> {
+        let mut groups: Vec<Vec<u8>> = Vec::new();
+        let mut room = 0;
+        for part in parts {
+            let size = self.whole(*part)?.file.metadata()?.len();
+            match groups.last_mut() {
+                Some(group) if size <= room && group.last().copied() == part.checked_sub(1) => {
+                    group.push(*part);
+                    room -= size;
+                }
+                Some(_) | None => {
+                    groups.push(vec![*part]);
+                    room = piece.saturating_sub(size);
+                }
+            }
+        }
+        Ok(groups)
+    }
+
+    /// All entries of these parts, in the order of their keys, each once.
+    pub fn entries(&self, parts: &[u8]) -> io::Result<Vec<(Key, Entry)>> {
+        let mut entries = Vec::new();
+        for part in parts {
+            entries.extend(self.whole(*part)?.entries()?);
+        }
+        Ok(entries)
+    }
+
+    fn whole(&self, part: u8) -> io::Result<Piece> {
         let writer = &self.parts[usize::from(part)];
         let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
         writer.flush()?;
-        let whole = Piece {
+        Ok(Piece {
             keys: Key::range_of(part, 0, 1),
             file: writer.get_ref().try_clone()?,
-        };
+        })
+    }
+
+    fn pieces_of(&self, part: u8, size: u64) -> io::Result<Vec<Piece>> {
+        let whole = self.whole(part)?;
         let pieces = whole.file.metadata()?.len().div_ceil(size);
         match u32::try_from(pieces).unwrap_or(u32::MAX) {
             0 | 1 => Ok(vec![whole]),
@@ -212,6 +249,29 @@ mod tests {
                 ctime: n,
             },
         }
+    }
+
+    #[test]
+    fn small_parts_that_follow_each_other_go_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::create(&folder.path().join("spill")).unwrap();
+        let entries: Vec<_> = (0..2000).map(entry).collect();
+        spill.add(&entries).unwrap();
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        assert_eq!(spill.together(&all).unwrap(), std::slice::from_ref(&all));
+        assert_eq!(spill.together(&[0, 1, 5]).unwrap(), [&[0, 1][..], &[5]]);
+        for piece in [1, 1000, 5000] {
+            let groups = spill.together_of(&all, piece).unwrap();
+            assert_eq!(groups.concat(), all);
+            for group in groups {
+                let sizes = group.iter().map(|part| spill.whole(*part).unwrap());
+                let size: u64 = sizes.map(|it| it.file.metadata().unwrap().len()).sum();
+                assert!(size <= piece || group.len() == 1, "{size} in {group:?}");
+            }
+        }
+        let together = spill.entries(&all).unwrap();
+        assert!(together.is_sorted_by_key(|(key, _)| *key));
+        assert_eq!(together.len(), entries.len());
     }
 
     #[test]

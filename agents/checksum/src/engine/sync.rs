@@ -1,6 +1,6 @@
 //! The listing, and what it changes in the store: in two passes, so that nothing is forgotten before all is known.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::num::NonZeroUsize;
@@ -15,11 +15,15 @@ use super::{Error, Job, Lister, Shared};
 use crate::entry::Entry;
 use crate::list::{self, Listing, Problems, file_list, walk};
 use crate::merge::{Differences, may_forget, merge};
+use crate::path::Key;
 use crate::spill::{Piece, Spill};
 use crate::store::{Listed, Part, Run, Store};
 
 /// Threads that walk, where nobody says how many: latency is what a walk waits for.
 const WALKERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
+
+/// Rows of a store that fit into memory with ease.
+const SMALL_STORE: u32 = 20_000;
 
 /// Lists, and brings the store up to what there is. A tree that may change is listed anew by a run that is resumed; a snapshot
 /// is listed, too, but what was compared of it stays compared.
@@ -173,24 +177,60 @@ impl Pass<'_> {
     async fn compare_all(&self) -> Result<HashMap<u8, Part>, Error> {
         let mut parts = self.store.view().parts(self.run.id).await?;
         let left: Vec<u8> = (0..=u8::MAX).filter(|it| !parts.contains_key(it)).collect();
-        let done: Vec<(u8, Part)> = stream::iter(left)
-            .map(|part| self.first(part))
+        let done: Vec<_> = stream::iter(self.groups(left).await?)
+            .map(|group| self.first(group))
             .buffer_unordered(self.at_once())
             .try_collect()
             .await?;
-        parts.extend(done);
+        parts.extend(done.into_iter().flatten());
         Ok(parts)
     }
 
-    async fn first(&self, part: u8) -> Result<(u8, Part), Error> {
+    /// Parts that are compared together: small ones, because each transaction costs what a thousand files cost.
+    async fn groups(&self, parts: Vec<u8>) -> Result<Vec<Vec<u8>>, Error> {
+        if !self.store.view().is_at_most(SMALL_STORE).await? {
+            return Ok(parts.into_iter().map(|part| vec![part]).collect());
+        }
+        self.spilled(move |spill| spill.together(&parts)).await
+    }
+
+    async fn first(&self, parts: Vec<u8>) -> Result<BTreeMap<u8, Part>, Error> {
         if self.shared.is_stopped() {
             return Err(Error::Stopped { run: self.run.id });
         }
-        let mut writer = self.store.write_part(self.run.id, part, self.job.sync_rows);
-        for piece in self.pieces(part).await? {
-            writer.add(&self.compare(piece).await?).await?;
+        let mut writer = self.store.write_parts(self.run.id, self.job.sync_rows);
+        if let [part] = parts[..] {
+            for piece in self.pieces(part).await? {
+                let found = self.compare(piece).await?;
+                writer.add(&[(part, found.part())], &found).await?;
+            }
+        } else {
+            let (parts, found) = self.compare_small(parts).await?;
+            writer.add(&parts, &found).await?;
         }
-        Ok((part, writer.finish().await?))
+        Ok(writer.finish().await?)
+    }
+
+    /// What each of these parts comes to, and what is different in all of them.
+    async fn compare_small(&self, parts: Vec<u8>) -> Result<(Vec<(u8, Part)>, Differences), Error> {
+        let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
+            return Ok(Default::default());
+        };
+        let keys = (Key::range_of(*first, 0, 1).0, Key::range_of(*last, 0, 1).1);
+        let mut rows = self.store.view().rows(keys, self.job.sync_rows).await?;
+        let wanted = parts.clone();
+        let mut listed = self.spilled(move |spill| spill.entries(&wanted)).await?;
+        let (mut sums, mut all) = (Vec::with_capacity(parts.len()), Differences::default());
+        // From the end: what is split off there is moved once.
+        for part in parts.into_iter().rev() {
+            let of_part = listed.partition_point(|(key, _)| key.partition() < part);
+            let rows_of_part = rows.partition_point(|row| row.key.partition() < part);
+            let (listed, rows) = (listed.split_off(of_part), rows.split_off(rows_of_part));
+            let found = merge(listed, rows, self.run.what.mode, self.run.id);
+            sums.push((part, found.part()));
+            all.append(found);
+        }
+        Ok((sums, all))
     }
 
     /// The second pass: forgets what is gone.
@@ -223,10 +263,17 @@ impl Pass<'_> {
     }
 
     async fn pieces(&self, part: u8) -> Result<Vec<Piece>, Error> {
+        self.spilled(move |spill| spill.pieces(part)).await
+    }
+
+    async fn spilled<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Spill) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
         let spill = self.spill.clone();
-        let pieces = tokio::task::spawn_blocking(move || spill.pieces(part)).await;
-        let pieces = pieces.map_err(|_| Error::Reader)?;
-        pieces.map_err(|source| spill_failed(self.job, source))
+        let told = tokio::task::spawn_blocking(move || ask(&spill)).await;
+        let told = told.map_err(|_| Error::Reader)?;
+        told.map_err(|source| spill_failed(self.job, source))
     }
 
     async fn compare(&self, piece: Piece) -> Result<Differences, Error> {

@@ -5,7 +5,7 @@
 //! Reading: files that are to be read go to threads in packs, and what they find goes to the store in batches.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -91,6 +91,9 @@ struct Round {
     is_given_up: AtomicBool,
     /// No more packs will come.
     is_drained: AtomicBool,
+    /// Those whose turn it is not wait here, and nobody for them when there is nothing left.
+    turn: Mutex<()>,
+    changed: Condvar,
 }
 
 /// Ends the readers of a round that was given up.
@@ -126,6 +129,8 @@ async fn round(
         allowed: AtomicUsize::new(least),
         is_given_up: AtomicBool::new(false),
         is_drained: AtomicBool::new(false),
+        turn: Mutex::default(),
+        changed: Condvar::new(),
     });
     let _end = EndWith(round.clone());
     let mut readers = JoinSet::new();
@@ -257,10 +262,12 @@ impl Round {
                 let pack = waiting.blocking_recv();
                 if pack.is_none() {
                     self.is_drained.store(true, Ordering::Relaxed);
+                    self.changed.notify_all();
                 }
                 return pack;
             }
-            thread::sleep(NAP);
+            let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(self.changed.wait_timeout(turn, NAP));
         }
     }
 }

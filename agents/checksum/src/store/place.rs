@@ -13,6 +13,9 @@ use super::link::Place;
 /// How long one connection to SQLite waits for another to finish writing.
 const BUSY: Duration = Duration::from_secs(30);
 
+/// Rows that may wait for who asked for them.
+const PAGE: usize = 512;
+
 /// Where a store is, and which of the file systems in it is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
@@ -93,6 +96,8 @@ impl Location {
                     .journal_mode(SqliteJournalMode::Wal)
                     .synchronous(SqliteSynchronous::Normal)
                     .busy_timeout(BUSY)
+                    // Rows of a page come at once, not in turns of two threads.
+                    .row_buffer_size(PAGE)
                     .pragma("cache_size", "-16384")
                     // A pod has no folder for temporary files, and what is sorted is small.
                     .pragma("temp_store", "MEMORY")

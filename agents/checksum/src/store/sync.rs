@@ -1,6 +1,6 @@
 //! Rows as listings change them, and rows that are to be read.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::dialect::list;
 use super::link::{Link, Row as Columns, Value, values};
@@ -62,20 +62,19 @@ pub struct Listed {
     pub example: Option<String>,
 }
 
-/// One part of a listing while it is written: all of it in one transaction, with what it came to.
+/// Parts of a listing while they are written: all of it in one transaction, with what each came to.
 #[derive(Debug)]
 pub struct PartWriter<'a> {
     store: &'a Store,
     run: RunId,
-    part: u8,
     rows: usize,
     link: Option<Lent<'a>>,
-    sum: Part,
+    parts: BTreeMap<u8, Part>,
 }
 
 impl PartWriter<'_> {
-    /// Writes what is different in one piece, but forgets nothing.
-    pub async fn add(&mut self, found: &Differences) -> Result<(), Error> {
+    /// Writes what is different in some parts, or in a piece of one, and adds what each came to; but forgets nothing.
+    pub async fn add(&mut self, parts: &[(u8, Part)], found: &Differences) -> Result<(), Error> {
         if self.link.is_none() {
             self.link = Some(self.store.begin().await?);
         }
@@ -87,34 +86,35 @@ impl PartWriter<'_> {
             insert(link, fs, self.run, new).await?;
         }
         change(link, fs, self.run, found).await?;
-        self.sum = self.sum.plus(found.part());
+        for (part, more) in parts {
+            let sum = self.parts.entry(*part).or_default();
+            *sum = sum.plus(*more);
+        }
         Ok(())
     }
 
-    /// Writes that the part is done; what it came to.
-    pub async fn finish(mut self) -> Result<Part, Error> {
+    /// Writes that the parts are done; what each came to.
+    pub async fn finish(mut self) -> Result<BTreeMap<u8, Part>, Error> {
         let mut link = match self.link.take() {
             Some(link) => link,
             None => self.store.begin().await?,
         };
-        let fs = self.store.view.fs;
-        note(&mut link, fs, self.run, self.part, self.sum).await?;
+        note(&mut link, self.store.view.fs, self.run, &self.parts).await?;
         link.commit().await?;
         link.give_back();
-        Ok(self.sum)
+        Ok(self.parts)
     }
 }
 
 impl Store {
-    /// Begins to write a part, with at most so many rows in a statement.
-    pub fn write_part(&self, run: RunId, part: u8, rows: usize) -> PartWriter<'_> {
+    /// Begins to write parts, with at most so many rows in a statement.
+    pub fn write_parts(&self, run: RunId, rows: usize) -> PartWriter<'_> {
         PartWriter {
             store: self,
             run,
-            part,
             rows: rows.clamp(1, self.view.dialect.added_rows()),
             link: None,
-            sum: Part::default(),
+            parts: BTreeMap::new(),
         }
     }
 
@@ -208,6 +208,17 @@ impl View {
                 return Ok(found);
             }
         }
+    }
+
+    /// Whether there are no more rows than so many.
+    pub async fn is_at_most(&self, rows: u32) -> Result<bool, Error> {
+        let select =
+            "SELECT COUNT(*) FROM (SELECT 1 FROM orrery_files WHERE fs = ? LIMIT ?) AS some";
+        let mut link = self.links.lend().await?;
+        let most = i64::from(rows) + 1;
+        let row = link.fetch_one(select, &values![self.fs, most]).await?;
+        link.give_back();
+        row.map_or(Ok(true), |mut row| Ok(row.int()? < most))
     }
 
     /// The file that a number stands for, and its size; none if there is no such file, or more than one.
@@ -327,29 +338,44 @@ async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(
     Ok(())
 }
 
-async fn note(link: &mut Link, fs: i64, run: RunId, part: u8, sum: Part) -> Result<(), Error> {
-    let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ? AND part = ?";
-    link.execute(delete, &values![fs, run, i64::from(part)])
-        .await?;
-    let insert = "INSERT INTO orrery_parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
-    let Part {
-        listed,
-        unseen,
-        new,
-    } = sum;
-    let values = values![
-        fs,
-        run,
-        i64::from(part),
-        listed.total,
-        listed.selected,
-        listed.selected_bytes,
-        unseen.total,
-        unseen.selected,
-        unseen.selected_bytes,
-        new
-    ];
-    link.execute(insert, &values).await?;
+async fn note(
+    link: &mut Link,
+    fs: i64,
+    run: RunId,
+    parts: &BTreeMap<u8, Part>,
+) -> Result<(), Error> {
+    let delete = format!(
+        "DELETE FROM orrery_parts WHERE fs = ? AND run = ? AND part IN ({})",
+        list("?", parts.len())
+    );
+    let mut values = values![fs, run].to_vec();
+    values.extend(parts.keys().map(|part| Value::from(i64::from(*part))));
+    link.execute(&delete, &values).await?;
+    let insert = format!(
+        "INSERT INTO orrery_parts VALUES {}",
+        list("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", parts.len())
+    );
+    let mut values = Vec::new();
+    for (part, sum) in parts {
+        let Part {
+            listed,
+            unseen,
+            new,
+        } = sum;
+        values.extend(values![
+            fs,
+            run,
+            i64::from(*part),
+            listed.total,
+            listed.selected,
+            listed.selected_bytes,
+            unseen.total,
+            unseen.selected,
+            unseen.selected_bytes,
+            *new
+        ]);
+    }
+    link.execute(&insert, &values).await?;
     Ok(())
 }
 
