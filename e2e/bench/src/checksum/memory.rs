@@ -19,6 +19,7 @@ const MEBIBYTE: f64 = 1024.0 * 1024.0;
 
 /// How often memory is looked at. The kernel keeps the peak, so that only the last moment can be missed.
 const LOOK: Duration = Duration::from_millis(50);
+const END: Duration = Duration::from_secs(5);
 const LOOKS: usize = 20 * 60 * 15;
 
 const MANY: Measure = goal(
@@ -87,13 +88,15 @@ async fn peak_until_end(process: &Process) -> Result<f64> {
         tokio::time::sleep(LOOK).await;
         match meter::peak(process.pid()) {
             Ok(bytes) => peak = peak.max(bytes),
-            Err(_) if !process.is_running() => {
-                let status = process.wait_exit(LOOK).await?;
+            // Who ends has no memory a moment before it has ended.
+            Err(error) => {
+                let Ok(status) = process.wait_exit(END).await else {
+                    return Err(error);
+                };
                 let is_stopped = status.code() == Some(NOT_ALL_VERIFIED);
                 ensure!(is_stopped, "{status}: {}", process.log()?);
                 return Ok(number(peak));
             }
-            Err(error) => return Err(error),
         }
     }
     anyhow::bail!("it does not end: {}", process.log()?)
