@@ -251,7 +251,7 @@ impl Coordinator {
         }
         let first = store.view().problems(run.id, 1).await;
         let first = first.map_err(|error| plan::of_store(&error))?;
-        let damaged = store.view().new_warnings().await;
+        let damaged = store.view().open_warnings().await;
         let damaged = damaged.map_err(|error| plan::of_store(&error))?;
         plan::result(&run, first.first(), damaged, &job.root).ok_or(Failure::Stopped)
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crds::checksum_run::status::FileCounts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -91,16 +92,7 @@ impl Metrics {
 
     pub(crate) fn observe(&self, run: &Run, shared: &Shared) {
         let counts = &run.counts;
-        for (outcome, count) in [
-            ("verified", counts.verified),
-            ("new", counts.new),
-            ("changed", counts.changed),
-            ("corrupt", counts.corrupt),
-            ("unreadable", counts.unreadable),
-            ("skipped", counts.skipped),
-            ("not_selected", counts.not_selected()),
-            ("remaining", counts.remaining()),
-        ] {
+        for (outcome, count) in FileCounts::from(counts).by_outcome() {
             self.files.get_or_create(&Outcome { outcome }).set(count);
         }
         self.selected_bytes.set(counts.selected_bytes);

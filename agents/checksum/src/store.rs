@@ -10,6 +10,7 @@ mod error;
 mod link;
 mod links;
 mod lock;
+mod parts;
 mod place;
 mod report;
 mod runs;
@@ -30,10 +31,11 @@ use crate::path::Key;
 
 pub use batch::FileResult;
 pub use error::{Error, Trouble};
+pub use parts::PartWriter;
 pub use place::{Location, Mysql, Password, Tls};
 pub use report::{Checksum, Problem, WarningRow, WarningState};
 pub use runs::{Counts, Ending, NewRun, Owner, Run};
-pub use sync::{Listed, Part, PartWriter, Pending};
+pub use sync::{Listed, Part, Pending};
 pub use take_over::{Taken, take_over};
 
 /// Connections for reading.

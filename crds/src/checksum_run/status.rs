@@ -147,6 +147,22 @@ pub struct FileCounts {
     pub deleted: i64,
 }
 
+impl FileCounts {
+    /// What became of the files, by the names that metrics have for it; all of `total`.
+    pub fn by_outcome(&self) -> [(&'static str, i64); 8] {
+        [
+            ("verified", self.verified),
+            ("new", self.new),
+            ("changed", self.changed),
+            ("corrupt", self.corrupt),
+            ("unreadable", self.unreadable),
+            ("skipped", self.skipped),
+            ("not_selected", self.not_selected),
+            ("remaining", self.remaining),
+        ]
+    }
+}
+
 /// A damaged file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

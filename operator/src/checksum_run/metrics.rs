@@ -239,18 +239,7 @@ fn files(run: &ChecksumRun) -> impl Iterator<Item = (FileLabels, i64)> {
         run: name,
     } = labels(run);
     let files = run.status.as_ref().and_then(|status| status.files);
-    let counts = files.map(|files| {
-        [
-            ("verified", files.verified),
-            ("new", files.new),
-            ("changed", files.changed),
-            ("corrupt", files.corrupt),
-            ("unreadable", files.unreadable),
-            ("skipped", files.skipped),
-            ("not_selected", files.not_selected),
-            ("remaining", files.remaining),
-        ]
-    });
+    let counts = files.map(|files| files.by_outcome());
     counts.into_iter().flatten().map(move |(outcome, count)| {
         let labels = FileLabels {
             run_namespace: run_namespace.clone(),

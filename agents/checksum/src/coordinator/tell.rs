@@ -18,7 +18,7 @@ use crate::engine::Shared;
 use crate::metrics::Metrics;
 use crate::result::explained;
 use crate::state::State;
-use crate::store::{Counts, Problem, Run, Store, View, WarningRow};
+use crate::store::{Problem, Run, Store, View, WarningRow};
 
 /// How often it is told how far the run is.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -125,7 +125,7 @@ impl Teller {
 
     async fn ask(&self, view: &View) -> Result<(), crate::store::Error> {
         let warnings = view.warnings(false, CORRUPT).await?;
-        let open = view.new_warnings().await?;
+        let open = view.open_warnings().await?;
         self.metrics.open_warnings(open);
         self.change(|report| {
             report.corrupt = warnings.iter().map(corrupt).collect();
@@ -199,26 +199,11 @@ fn cut(text: &str, most: usize) -> String {
 fn fill(report: &mut CoordinatorReport, run: &Run) {
     report.state = Some(state(run.state));
     report.began = Some(run.began);
-    report.files = Some(files(&run.counts));
+    report.files = Some(FileCounts::from(&run.counts));
     report.selected_bytes = run.counts.selected_bytes.cast_unsigned();
     report.bytes_read = run.counts.bytes_read.cast_unsigned();
     report.unlisted = run.unlisted.cast_unsigned();
     report.unlisted_example = run.unlisted_example.as_deref().map(|it| cut(it, 1000));
-}
-
-fn files(counts: &Counts) -> FileCounts {
-    FileCounts {
-        total: counts.total,
-        verified: counts.verified,
-        new: counts.new,
-        changed: counts.changed,
-        corrupt: counts.corrupt,
-        unreadable: counts.unreadable,
-        skipped: counts.skipped,
-        not_selected: counts.not_selected(),
-        remaining: counts.remaining(),
-        deleted: counts.deleted,
-    }
 }
 
 fn state(state: State) -> RunState {

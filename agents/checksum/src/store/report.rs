@@ -118,20 +118,11 @@ impl View {
         rows.into_iter().map(warning).collect()
     }
 
-    /// How many files are damaged as far as is known.
+    /// How many files are damaged as far as is known, and nobody has taken note of it.
     pub async fn open_warnings(&self) -> Result<u64, Error> {
-        self.count_warnings(DAMAGE).await
-    }
-
-    /// How many of these nobody has taken note of.
-    pub async fn new_warnings(&self) -> Result<u64, Error> {
-        self.count_warnings("state = 'open'").await
-    }
-
-    async fn count_warnings(&self, which: &str) -> Result<u64, Error> {
-        let select = format!("SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND {which}");
+        let select = "SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND state = 'open'";
         let mut link = self.links.lend().await?;
-        let row = link.fetch_one(&select, &values![self.fs]).await?;
+        let row = link.fetch_one(select, &values![self.fs]).await?;
         link.give_back();
         row.map_or(Ok(0), |mut row| Ok(row.int()?.cast_unsigned()))
     }

@@ -1,5 +1,6 @@
 //! Runs and their counts.
 
+use crds::checksum_run::status::FileCounts;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -107,6 +108,23 @@ impl Counts {
     pub fn remaining(&self) -> i64 {
         let done = self.verified + self.new + self.changed + self.corrupt;
         self.selected - done - self.unreadable - self.skipped
+    }
+}
+
+impl From<&Counts> for FileCounts {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            total: counts.total,
+            verified: counts.verified,
+            new: counts.new,
+            changed: counts.changed,
+            corrupt: counts.corrupt,
+            unreadable: counts.unreadable,
+            skipped: counts.skipped,
+            not_selected: counts.not_selected(),
+            remaining: counts.remaining(),
+            deleted: counts.deleted,
+        }
     }
 }
 

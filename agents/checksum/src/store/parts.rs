@@ -1,0 +1,156 @@
+//! Parts of a listing as they are written: what is different, and that they are done.
+
+use std::collections::BTreeMap;
+
+use super::dialect::list;
+use super::link::{Link, Value, values};
+use super::{Error, Lent, Part, Store};
+use crate::entry::{Attributes, Entry};
+use crate::judge::RunId;
+use crate::merge::Differences;
+
+/// Columns of a file that a listing knows.
+const COLUMNS: usize = 7;
+
+/// Parts of a listing while they are written: all of it in one transaction, with what each came to.
+#[derive(Debug)]
+pub struct PartWriter<'a> {
+    store: &'a Store,
+    run: RunId,
+    rows: usize,
+    link: Option<Lent<'a>>,
+    parts: BTreeMap<u8, Part>,
+}
+
+impl PartWriter<'_> {
+    /// Writes what is different in some parts, or in a piece of one, and adds what each came to; but forgets nothing.
+    pub async fn add(&mut self, parts: &[(u8, Part)], found: &Differences) -> Result<(), Error> {
+        if self.link.is_none() {
+            self.link = Some(self.store.begin().await?);
+        }
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        let fs = self.store.view.fs;
+        for new in found.new.chunks(self.rows) {
+            insert(link, fs, self.run, new).await?;
+        }
+        change(link, fs, self.run, found).await?;
+        for (part, more) in parts {
+            let sum = self.parts.entry(*part).or_default();
+            *sum = sum.plus(*more);
+        }
+        Ok(())
+    }
+
+    /// Writes that the parts are done; what each came to.
+    pub async fn finish(mut self) -> Result<BTreeMap<u8, Part>, Error> {
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => self.store.begin().await?,
+        };
+        note(&mut link, self.store.view.fs, self.run, &self.parts).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(self.parts)
+    }
+}
+
+impl Store {
+    /// Begins to write parts, with at most so many rows in a statement.
+    pub fn write_parts(&self, run: RunId, rows: usize) -> PartWriter<'_> {
+        PartWriter {
+            store: self,
+            run,
+            rows: rows.clamp(1, self.view.dialect.added_rows()),
+            link: None,
+            parts: BTreeMap::new(),
+        }
+    }
+}
+
+async fn change(link: &mut Link, fs: i64, run: RunId, found: &Differences) -> Result<(), Error> {
+    for entry in &found.changed {
+        let Attributes { size, mtime, ctime } = entry.attributes;
+        let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, changed_run = ? WHERE fs = ? AND hash = ?";
+        let key = entry.path.key();
+        let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+        link.execute(update, &values).await?;
+    }
+    for (key, attributes) in &found.suspect {
+        let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, suspect_run = ? WHERE fs = ? AND hash = ?";
+        let Attributes { size, mtime, ctime } = *attributes;
+        let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+        link.execute(update, &values).await?;
+    }
+    for (key, attributes) in &found.refined {
+        let update = "UPDATE orrery_files SET mtime = ?, ctime = ? WHERE fs = ? AND hash = ?";
+        let values = values![attributes.mtime, attributes.ctime, fs, key.as_bytes()];
+        link.execute(update, &values).await?;
+    }
+    Ok(())
+}
+
+async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(), Error> {
+    let insert = format!(
+        "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
+        list("(?, ?, ?, ?, ?, ?, ?)", new.len())
+    );
+    let mut values = Vec::with_capacity(new.len() * COLUMNS);
+    for entry in new {
+        let Attributes { size, mtime, ctime } = entry.attributes;
+        let key = entry.path.key();
+        values.extend(values![
+            fs,
+            key.as_bytes(),
+            entry.path.as_bytes(),
+            size,
+            mtime,
+            ctime,
+            run
+        ]);
+    }
+    link.execute(&insert, &values).await?;
+    Ok(())
+}
+
+async fn note(
+    link: &mut Link,
+    fs: i64,
+    run: RunId,
+    parts: &BTreeMap<u8, Part>,
+) -> Result<(), Error> {
+    let delete = format!(
+        "DELETE FROM orrery_parts WHERE fs = ? AND run = ? AND part IN ({})",
+        list("?", parts.len())
+    );
+    let mut values = values![fs, run].to_vec();
+    values.extend(parts.keys().map(|part| Value::from(i64::from(*part))));
+    link.execute(&delete, &values).await?;
+    let insert = format!(
+        "INSERT INTO orrery_parts VALUES {}",
+        list("(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", parts.len())
+    );
+    let mut values = Vec::new();
+    for (part, sum) in parts {
+        let Part {
+            listed,
+            unseen,
+            new,
+        } = sum;
+        values.extend(values![
+            fs,
+            run,
+            i64::from(*part),
+            listed.total,
+            listed.selected,
+            listed.selected_bytes,
+            unseen.total,
+            unseen.selected,
+            unseen.selected_bytes,
+            *new
+        ]);
+    }
+    link.execute(&insert, &values).await?;
+    Ok(())
+}
