@@ -15,7 +15,7 @@ pub struct Entry {
 pub const UNKNOWN: i64 = i64::MIN;
 
 /// What changes with a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// Its size in bytes.
     pub size: u64,

@@ -40,8 +40,7 @@ impl Packer {
 
     /// Adds a file; returns the pack that it fills.
     pub fn add(&mut self, file: Pending) -> Option<Vec<Pending>> {
-        let size = file.task.attributes.map_or(0, |it| it.size);
-        self.bytes = self.bytes.saturating_add(size);
+        self.bytes = self.bytes.saturating_add(file.attributes().size);
         self.files.push(file);
         let is_full = self.bytes >= self.sizes.bytes || self.files.len() >= self.sizes.files;
         is_full.then(|| self.take())
@@ -62,6 +61,7 @@ impl Packer {
 mod tests {
     use super::*;
     use crate::entry::Attributes;
+    use crate::judge::Known;
     use crate::path::RelativePath;
     use crate::read::Task;
 
@@ -81,7 +81,11 @@ mod tests {
                     path,
                     attributes: Some(attributes),
                 },
-                algorithm: None,
+                known: Known {
+                    changed_run: 1,
+                    read_run: 0,
+                    checksum: None,
+                },
             }));
         }
         packs.extend(packer.rest());

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use jiff::Timestamp;
-use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio::task::JoinSet;
 
 use super::adapt::Adapt;
@@ -20,7 +20,7 @@ use crate::algorithm::Algorithm;
 use crate::judge::Reading;
 use crate::pack::Packer;
 use crate::read::{Reader, Root, Stopped};
-use crate::store::{self, FileResult, Pending, Run, Store};
+use crate::store::{self, Pending, Run, Store};
 
 /// Rows that are asked for at once.
 const PAGE: u32 = 4000;
@@ -36,6 +36,8 @@ const TRIAL: Duration = Duration::from_secs(2);
 const NAP: Duration = Duration::from_millis(50);
 
 type Pack = Vec<Pending>;
+/// A file, and what came of reading it.
+type Read = (Pending, Reading);
 
 /// Reads all that the run has still to read. What came to nothing in every round is told as unreadable.
 pub(super) async fn work(
@@ -68,9 +70,10 @@ pub(super) async fn give_up(store: &Store, run: &Run) -> Result<(), store::Error
     loop {
         let (pending, last) = store.view().pending(run, after, PAGE).await?;
         let why = "nothing came back, although it was read several times";
-        let nothing = |file: Pending| (file.key, Reading::Failed { why: why.into() });
-        let results: Vec<FileResult> = pending.into_iter().map(nothing).collect();
-        store.write_back(run, &results, Timestamp::now()).await?;
+        let nothing = |file: Pending| (file, Reading::Failed { why: why.into() });
+        let results: Vec<Read> = pending.into_iter().map(nothing).collect();
+        let now = Timestamp::now();
+        store.write_back_pending(run, &results, now).await?;
         if last.is_none() {
             return Ok(());
         }
@@ -119,7 +122,7 @@ async fn round(
     };
     let waiting_room = processors.min(most) * AHEAD;
     let (packs, waiting) = channel::<Pack>(waiting_room);
-    let (results, found) = channel::<Vec<FileResult>>(waiting_room);
+    let (results, found) = channel::<Vec<Read>>(waiting_room);
     let round = Arc::new(Round {
         root: root.clone(),
         shared: shared.clone(),
@@ -133,16 +136,20 @@ async fn round(
         changed: Condvar::new(),
     });
     let _end = EndWith(round.clone());
-    let mut readers = JoinSet::new();
-    for number in 0..most {
-        let (round, results) = (round.clone(), results.clone());
-        readers.spawn_blocking(move || round.read(number, &results));
-    }
+    let mut readers = Readers {
+        round: round.clone(),
+        results: results.downgrade(),
+        threads: JoinSet::new(),
+    };
+    readers.are_at_least(least);
     drop(results);
     let found = tokio::sync::Mutex::new(found);
     let storing =
         (0..job.writers_to(store)).map(|_| write_back(store, run, job.batch, &found, shared));
-    let (producing, adapting) = (produce(store, run, job, packs), adapt(&round, least, most));
+    let (producing, adapting) = (
+        produce(store, run, job, packs),
+        adapt(&mut readers, least, most),
+    );
     let work = async {
         tokio::try_join!(producing, try_join_all(storing))?;
         Ok::<_, Error>(())
@@ -151,18 +158,39 @@ async fn round(
         done = work => done?,
         never = adapting => match never {},
     }
-    while let Some(ended) = readers.join_next().await {
+    while let Some(ended) = readers.threads.join_next().await {
         ended.map_err(|_| Error::Reader)?;
     }
     Ok(())
 }
 
+/// The threads of a round: no more than were ever allowed.
+struct Readers {
+    round: Arc<Round>,
+    /// Closed when all have ended that were begun.
+    results: WeakSender<Vec<Read>>,
+    threads: JoinSet<()>,
+}
+
+impl Readers {
+    fn are_at_least(&mut self, wanted: usize) {
+        while self.threads.len() < wanted
+            && let Some(results) = self.results.upgrade()
+        {
+            let (round, number) = (self.round.clone(), self.threads.len());
+            self.threads
+                .spawn_blocking(move || round.read(number, &results));
+        }
+    }
+}
+
 /// Tries how many readers the storage likes, until it is dropped.
-async fn adapt(round: &Round, least: usize, most: usize) -> std::convert::Infallible {
+async fn adapt(readers: &mut Readers, least: usize, most: usize) -> std::convert::Infallible {
     if least == most {
         return std::future::pending().await;
     }
     let mut adapt = Adapt::new(least, most);
+    let round = readers.round.clone();
     let read = || {
         let bytes = round.shared.bytes.load(Ordering::Relaxed);
         let files = round.shared.files.load(Ordering::Relaxed);
@@ -174,7 +202,9 @@ async fn adapt(round: &Round, least: usize, most: usize) -> std::convert::Infall
         let now = read();
         if !round.shared.is_paused() {
             let rate = rate(now.0 - before.0, now.1 - before.1, now.2 - before.2);
-            round.allowed.store(adapt.observe(rate), Ordering::Relaxed);
+            let allowed = adapt.observe(rate);
+            round.allowed.store(allowed, Ordering::Relaxed);
+            readers.are_at_least(allowed);
         }
         before = now;
     }
@@ -214,13 +244,13 @@ async fn produce(store: &Store, run: &Run, job: &Job, packs: Sender<Pack>) -> Re
 impl Round {
     /// One reader, on a thread of its own, until there are no more packs or all reading ends. Then nobody waits for room
     /// for more.
-    fn read(&self, number: usize, results: &Sender<Vec<FileResult>>) {
+    fn read(&self, number: usize, results: &Sender<Vec<Read>>) {
         self.read_packs(number, results);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.close();
     }
 
-    fn read_packs(&self, number: usize, results: &Sender<Vec<FileResult>>) {
+    fn read_packs(&self, number: usize, results: &Sender<Vec<Read>>) {
         let pace = |bytes| {
             self.shared.pace(bytes);
             self.go_on()
@@ -229,16 +259,16 @@ impl Round {
         while let Some(pack) = self.next(number) {
             let reader = reader.get_or_insert_with(|| Reader::new(&self.root, self.medium, &pace));
             let mut found = Vec::with_capacity(pack.len());
-            for file in &pack {
+            for file in pack {
                 self.shared.reading.fetch_add(1, Ordering::Relaxed);
-                let result = read_one(reader, file, self.algorithm);
+                let reading = read_one(reader, &file, self.algorithm);
                 self.shared.reading.fetch_sub(1, Ordering::Relaxed);
-                let Ok(result) = result else {
+                let Ok(reading) = reading else {
                     let _ = results.blocking_send(found); // what was read is not read again
                     return;
                 };
                 self.shared.files.fetch_add(1, Ordering::Relaxed);
-                found.push(result);
+                found.push((file, reading));
             }
             if results.blocking_send(found).is_err() {
                 return;
@@ -277,19 +307,18 @@ fn read_one(
     reader: &mut Reader<'_>,
     file: &Pending,
     algorithm: Algorithm,
-) -> Result<FileResult, Stopped> {
-    let reading = match file.algorithm {
-        Some(other) if other != algorithm => reader.read(&file.task, &[algorithm, other])?,
-        _ => reader.read(&file.task, &[algorithm])?,
-    };
-    Ok((file.key, reading))
+) -> Result<Reading, Stopped> {
+    match file.algorithm() {
+        Some(other) if other != algorithm => reader.read(&file.task, &[algorithm, other]),
+        _ => reader.read(&file.task, &[algorithm]),
+    }
 }
 
 async fn write_back(
     store: &Store,
     run: &Run,
     most: usize,
-    found: &tokio::sync::Mutex<Receiver<Vec<FileResult>>>,
+    found: &tokio::sync::Mutex<Receiver<Vec<Read>>>,
     shared: &Shared,
 ) -> Result<(), Error> {
     loop {
@@ -305,7 +334,8 @@ async fn write_back(
                 batch.extend(more);
             }
         }
-        let stored = store.write_back(run, &batch, Timestamp::now()).await?;
+        let now = Timestamp::now();
+        let stored = store.write_back_pending(run, &batch, now).await?;
         shared.tell(&stored);
     }
 }

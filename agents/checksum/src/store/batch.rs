@@ -1,20 +1,13 @@
 //! Readings become what is to be written. In: rows and readings. Out: a batch. Pure.
 
-use super::Counts;
+use super::{Counts, Pending};
 use crate::algorithm::{Algorithm, Digest};
 use crate::entry::Attributes;
-use crate::judge::{Known, Outcome, Reading, RunId, Verdict, Warning, judge};
+use crate::judge::{Outcome, Reading, RunId, Verdict, Warning, judge};
 use crate::path::Key;
 
 /// What came of reading a file.
 pub type FileResult = (Key, Reading);
-
-/// What the store knows of a file whose reading came back.
-pub(super) struct KnownFile {
-    pub(super) path: Vec<u8>,
-    pub(super) attributes: Attributes,
-    pub(super) known: Known,
-}
 
 /// What is written together.
 #[derive(Default)]
@@ -47,13 +40,9 @@ pub(super) struct Opened {
 
 impl Batch {
     /// Judges a reading. `algorithm` is the run's.
-    pub(super) fn add(
-        &mut self,
-        key: Key,
-        file: KnownFile,
-        reading: &Reading,
-        algorithm: Algorithm,
-    ) {
+    pub(super) fn add(&mut self, file: &Pending, reading: &Reading, algorithm: Algorithm) {
+        let Pending { key, task, known } = file;
+        let (key, path) = (*key, || task.path.as_bytes().to_vec());
         if let Reading::Read { bytes, .. } = reading {
             self.counts.bytes_read += bytes.cast_signed();
         }
@@ -62,7 +51,7 @@ impl Batch {
             checksum,
             warning,
             why,
-        } = judge(&file.known, reading, algorithm);
+        } = judge(known, reading, algorithm);
         self.count(outcome);
         match checksum {
             Some(checksum) => self.good.push((key, checksum)),
@@ -71,7 +60,7 @@ impl Batch {
         if let Some(why) = why {
             self.problems.push(Unverified {
                 key,
-                path: file.path.clone(),
+                path: path(),
                 outcome: name(outcome),
                 why,
             });
@@ -82,9 +71,9 @@ impl Batch {
             Warning::Replaced => self.closed.push((key, "replaced")),
             Warning::Open { expected, actual } => self.opened.push(Opened {
                 key,
-                path: file.path,
-                attributes: file.attributes,
-                last_read: file.known.read_run,
+                path: path(),
+                attributes: file.attributes(),
+                last_read: known.read_run,
                 expected,
                 actual,
             }),

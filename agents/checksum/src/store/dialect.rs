@@ -61,21 +61,24 @@ impl Dialect {
         }
     }
 
-    /// Stores checksums of `files` files. Values: run, run, file system (SQLite: at the end), then key, algorithm and
-    /// checksum of each.
+    /// Stores checksums of `files` files, if the run has not done them. Values for SQLite: run and run; file system, key,
+    /// algorithm and checksum of each file; run. For MySQL: key, algorithm and checksum of each; file system and three times
+    /// the run.
     pub(super) fn update_checksums(self, files: usize) -> String {
         match self {
+            // The file system is in each row, or SQLite goes through all of its files to find these.
             Self::Sqlite => format!(
-                "UPDATE orrery_files SET read_run = ?, done_run = ?, algorithm = v.column2, checksum = v.column3 \
-                 FROM (VALUES {}) AS v WHERE orrery_files.fs = ? AND orrery_files.hash = v.column1",
-                list("(?, ?, ?)", files)
+                "UPDATE orrery_files SET read_run = ?, done_run = ?, algorithm = v.column3, checksum = v.column4 \
+                 FROM (VALUES {}) AS v \
+                 WHERE orrery_files.fs = v.column1 AND orrery_files.hash = v.column2 AND orrery_files.done_run < ?",
+                list("(?, ?, ?, ?)", files)
             ),
             Self::Mysql => {
                 let more = " UNION ALL SELECT ?, ?, ?".repeat(files.saturating_sub(1));
                 // In this order and by this index: a plan that goes through all files would wait for those of others.
                 format!(
                     "UPDATE (SELECT ? AS hash, ? AS algorithm, ? AS checksum{more}) AS v \
-                     STRAIGHT_JOIN orrery_files AS f FORCE INDEX (PRIMARY) ON f.fs = ? AND f.hash = v.hash \
+                     STRAIGHT_JOIN orrery_files AS f FORCE INDEX (PRIMARY) ON f.fs = ? AND f.hash = v.hash AND f.done_run < ? \
                      SET f.read_run = ?, f.done_run = ?, f.algorithm = v.algorithm, f.checksum = v.checksum"
                 )
             }
@@ -102,7 +105,7 @@ impl Dialect {
     /// How many rows one statement adds at most: more are no faster, and cost memory on both sides.
     pub(super) fn added_rows(self) -> usize {
         match self {
-            Self::Sqlite => 1000,
+            Self::Sqlite => 250,
             Self::Mysql => 2000,
         }
     }
@@ -111,7 +114,7 @@ impl Dialect {
     /// and MySQL no longer looks keys up one by one from some ten thousand on.
     pub(super) fn named_rows(self) -> usize {
         match self {
-            Self::Sqlite => 8_000,
+            Self::Sqlite => 250,
             Self::Mysql => 500,
         }
     }
@@ -133,6 +136,29 @@ mod tests {
         assert_eq!(list("?", 3), "?, ?, ?");
         assert_eq!(list("(?, ?)", 1), "(?, ?)");
         assert_eq!(list("?", 0), "");
+    }
+
+    #[tokio::test]
+    async fn sqlite_finds_files_by_their_keys_and_goes_through_no_others() {
+        use futures::TryStreamExt as _;
+        use sqlx::{AssertSqlSafe, Connection as _, Row as _, SqliteConnection};
+
+        let mut link = SqliteConnection::connect("sqlite::memory:").await.unwrap();
+        let schema = Dialect::Sqlite.schemas().concat();
+        let schema = sqlx::raw_sql(AssertSqlSafe(schema));
+        schema.execute(&mut link).await.unwrap();
+        for files in [1, 2, Dialect::Sqlite.named_rows()] {
+            let update = Dialect::Sqlite.update_checksums(files);
+            let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {update}"));
+            let plan: Vec<String> = sqlx::query(explain)
+                .fetch(&mut link)
+                .map_ok(|row| row.get("detail"))
+                .try_collect()
+                .await
+                .unwrap();
+            let by_key = "SEARCH orrery_files USING PRIMARY KEY (fs=? AND hash=?)";
+            assert!(plan.iter().any(|it| it == by_key), "{plan:?}");
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use super::Error;
 
 /// The longest that one statement may take: longer than any of ours needs, and not for ever.
 const STATEMENT: Duration = Duration::from_mins(5);
-/// Statements of more values are seldom the same twice, and are not kept.
+/// Statements of more values are seldom the same twice, and are not kept but where it is said.
 const FEW_VALUES: usize = 32;
 const PING: Duration = Duration::from_secs(10);
 
@@ -186,13 +186,24 @@ impl Link {
 
     /// A statement; how many rows it changed.
     pub(super) async fn execute(&mut self, sql: &str, values: &[Value]) -> Result<u64, Error> {
+        let is_kept = values.len() <= FEW_VALUES;
+        self.execute_many(sql, values.to_vec(), is_kept).await
+    }
+
+    /// The same with many values; one that is often the same is prepared once and kept.
+    pub(super) async fn execute_many(
+        &mut self,
+        sql: &str,
+        values: Vec<Value>,
+        is_kept: bool,
+    ) -> Result<u64, Error> {
         bounded(async {
             Ok(match self {
-                Self::Sqlite(link) => sqlite(sql, values)
+                Self::Sqlite(link) => sqlite(sql, values, is_kept)
                     .execute(&mut **link)
                     .await?
                     .rows_affected(),
-                Self::Mysql(link) => mysql(sql, values)
+                Self::Mysql(link) => mysql(sql, values, is_kept)
                     .execute(&mut **link)
                     .await?
                     .rows_affected(),
@@ -203,17 +214,18 @@ impl Link {
 
     /// The rows that a statement finds.
     pub(super) async fn fetch(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Error> {
+        let (values, is_kept) = (values.to_vec(), values.len() <= FEW_VALUES);
         bounded(async {
             let mut found = Vec::new();
             match self {
                 Self::Sqlite(link) => {
-                    let mut rows = sqlite(sql, values).fetch(&mut **link);
+                    let mut rows = sqlite(sql, values, is_kept).fetch(&mut **link);
                     while let Some(row) = rows.try_next().await? {
                         found.push(sqlite_row(&row)?);
                     }
                 }
                 Self::Mysql(link) => {
-                    let mut rows = mysql(sql, values).fetch(&mut **link);
+                    let mut rows = mysql(sql, values, is_kept).fetch(&mut **link);
                     while let Some(row) = rows.try_next().await? {
                         found.push(mysql_row(&row)?);
                     }
@@ -251,32 +263,25 @@ async fn bounded<T>(statement: impl Future<Output = Result<T, Error>>) -> Result
         .map_err(|_| Error::Slow)?
 }
 
-fn sqlite<'a>(sql: &str, values: &[Value]) -> Query<'a, Sqlite, SqliteArguments> {
-    let query = sqlx::query(AssertSqlSafe(sql.to_owned()));
-    let mut query = query.persistent(values.len() <= FEW_VALUES);
-    for value in values.iter().cloned() {
-        query = match value {
+/// Both drivers have these methods, but not in common.
+macro_rules! bound {
+    ($sql:expr, $values:expr, $is_kept:expr) => {{
+        let query = sqlx::query(AssertSqlSafe($sql.to_owned())).persistent($is_kept);
+        $values.into_iter().fold(query, |query, value| match value {
             Value::Null => query.bind(None::<i64>),
             Value::Int(value) => query.bind(value),
             Value::Text(value) => query.bind(value),
             Value::Bytes(value) => query.bind(value),
-        };
-    }
-    query
+        })
+    }};
 }
 
-fn mysql<'a>(sql: &str, values: &[Value]) -> Query<'a, MySql, MySqlArguments> {
-    let query = sqlx::query(AssertSqlSafe(sql.to_owned()));
-    let mut query = query.persistent(values.len() <= FEW_VALUES);
-    for value in values.iter().cloned() {
-        query = match value {
-            Value::Null => query.bind(None::<i64>),
-            Value::Int(value) => query.bind(value),
-            Value::Text(value) => query.bind(value),
-            Value::Bytes(value) => query.bind(value),
-        };
-    }
-    query
+fn sqlite<'a>(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'a, Sqlite, SqliteArguments> {
+    bound!(sql, values, is_kept)
+}
+
+fn mysql<'a>(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'a, MySql, MySqlArguments> {
+    bound!(sql, values, is_kept)
 }
 
 fn sqlite_row(row: &SqliteRow) -> Result<Row, Error> {

@@ -33,7 +33,7 @@ impl PartWriter<'_> {
         };
         let fs = self.store.view.fs;
         for new in found.new.chunks(self.rows) {
-            insert(link, fs, self.run, new).await?;
+            insert(link, fs, self.run, new, new.len() == self.rows).await?;
         }
         change(link, fs, self.run, found).await?;
         for (part, more) in parts {
@@ -91,7 +91,13 @@ async fn change(link: &mut Link, fs: i64, run: RunId, found: &Differences) -> Re
     Ok(())
 }
 
-async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(), Error> {
+async fn insert(
+    link: &mut Link,
+    fs: i64,
+    run: RunId,
+    new: &[Entry],
+    is_usual: bool,
+) -> Result<(), Error> {
     let insert = format!(
         "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
         list("(?, ?, ?, ?, ?, ?, ?)", new.len())
@@ -110,7 +116,7 @@ async fn insert(link: &mut Link, fs: i64, run: RunId, new: &[Entry]) -> Result<(
             run
         ]);
     }
-    link.execute(&insert, &values).await?;
+    link.execute_many(&insert, values, is_usual).await?;
     Ok(())
 }
 

@@ -104,7 +104,7 @@ const WARNING: &str =
 const DAMAGE: &str = "state IN ('open', 'acknowledged')";
 
 impl View {
-    /// The next warnings after `after` about files that are damaged as far as is known, or all there were, by path.
+    /// Warnings about files that are damaged as far as is known, or all there were, by path.
     pub async fn warnings(&self, all: bool, limit: u32) -> Result<Vec<WarningRow>, Error> {
         let only = if all { "1 = 1" } else { DAMAGE };
         let select = format!(

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use super::dialect::list;
 use super::link::{Row as Columns, Value, values};
-use super::{Error, Run, Store, View, algorithm, attributes_of, key_of, runs};
+use super::{Error, Run, Store, View, attributes_of, digest_of, key_of, runs};
 use crate::algorithm::Algorithm;
-use crate::judge::RunId;
+use crate::entry::Attributes;
+use crate::judge::{Known, RunId};
 use crate::merge::{Mode, Row, Tally};
 use crate::path::{Key, RelativePath};
 use crate::read::Task;
@@ -18,8 +19,44 @@ pub struct Pending {
     pub key: Key,
     /// What to read.
     pub task: Task,
+    /// What its reading is judged by.
+    pub known: Known,
+}
+
+impl Pending {
+    /// What a select asks for, to know all of this and whether it is to be read.
+    pub(super) const COLUMNS: &str =
+        "hash, size, mtime, ctime, changed_run, suspect_run, read_run, path, algorithm, checksum";
+
+    pub(super) fn of(columns: &mut Columns) -> Result<Self, Error> {
+        let row = row_of(columns)?;
+        Self::with(&row, columns)
+    }
+
+    fn with(row: &Row, rest: &mut Columns) -> Result<Self, Error> {
+        Ok(Self {
+            key: row.key,
+            task: Task {
+                path: RelativePath::new(rest.bytes()?),
+                attributes: Some(row.attributes),
+            },
+            known: Known {
+                changed_run: row.changed_run,
+                read_run: row.read_run,
+                checksum: digest_of(rest)?,
+            },
+        })
+    }
+
     /// What its checksum on record was computed with, if there is one.
-    pub algorithm: Option<Algorithm>,
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        self.known.checksum.as_ref().map(|it| it.algorithm)
+    }
+
+    /// What it was when it was listed.
+    pub fn attributes(&self) -> Attributes {
+        self.task.attributes.unwrap_or_default()
+    }
 }
 
 /// What the comparison of one part came to.
@@ -212,8 +249,8 @@ impl View {
             Mode::Full | Mode::Sample(_) => "",
         };
         let select = format!(
-            "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run, path, algorithm FROM orrery_files
-             WHERE fs = ? AND hash > ? AND done_run < ? {only} ORDER BY hash LIMIT ?"
+            "SELECT {} FROM orrery_files WHERE fs = ? AND hash > ? AND done_run < ? {only} ORDER BY hash LIMIT ?",
+            Pending::COLUMNS
         );
         let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
         let values = values![self.fs, after.as_slice(), run.id, i64::from(limit)];
@@ -227,7 +264,7 @@ impl View {
             let known = row_of(&mut row)?;
             last = Some(known.key);
             if run.what.mode.selects(&known, run.id) {
-                pending.push(pending_of(&mut row, &known)?);
+                pending.push(Pending::with(&known, &mut row)?);
             }
         }
         Ok((pending, last.filter(|_| !is_last)))
@@ -249,16 +286,5 @@ fn row_of(row: &mut Columns) -> Result<Row, Error> {
         changed_run: row.int()?,
         suspect_run: row.int()?,
         read_run: row.int()?,
-    })
-}
-
-fn pending_of(row: &mut Columns, known: &Row) -> Result<Pending, Error> {
-    Ok(Pending {
-        key: known.key,
-        task: Task {
-            path: RelativePath::new(row.bytes()?),
-            attributes: Some(known.attributes),
-        },
-        algorithm: row.int_or_null()?.map(algorithm).transpose()?,
     })
 }

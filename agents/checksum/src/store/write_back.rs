@@ -6,12 +6,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::sleep;
 
-use super::batch::{Batch, FileResult, KnownFile, Opened, Unverified};
+use super::batch::{Batch, FileResult, Opened, Unverified};
 use super::dialect::{Dialect, list};
 use super::link::{Link, Value, values};
-use super::{Counts, Error, Run, Store, Trouble, attributes_of, digest_of, key_of, runs};
+use super::{Counts, Error, Pending, Run, Store, Trouble, key_of, runs};
 use crate::algorithm::Digest;
-use crate::judge::{Known, RunId};
+use crate::judge::{Reading, RunId};
 use crate::path::Key;
 
 /// How often a transaction that met another is tried again, each time after a longer pause.
@@ -34,16 +34,24 @@ impl Store {
         results: &[FileResult],
         now: Timestamp,
     ) -> Result<Run, Error> {
-        let mut attempt = 1;
-        loop {
-            match self.try_write_back(run, results, now).await {
-                Err(error) if error.trouble() == Trouble::Clash && attempt < ATTEMPTS => {
-                    sleep(PAUSE * attempt).await;
-                    attempt += 1;
-                }
-                done => return done,
-            }
+        again(|| self.try_write_back(run, results, now)).await
+    }
+
+    /// The same for files as this store told of them, which need not be looked up again.
+    pub async fn write_back_pending(
+        &self,
+        run: &Run,
+        results: &[(Pending, Reading)],
+        now: Timestamp,
+    ) -> Result<Run, Error> {
+        let stored = again(|| self.try_write_back_pending(run, results, now)).await?;
+        if let Some(stored) = stored {
+            return Ok(stored);
         }
+        // Something was told twice.
+        let result = |(file, reading): &(Pending, Reading)| (file.key, reading.clone());
+        let results: Vec<FileResult> = results.iter().map(result).collect();
+        self.write_back(run, &results, now).await
     }
 
     async fn try_write_back(
@@ -53,29 +61,71 @@ impl Store {
         now: Timestamp,
     ) -> Result<Run, Error> {
         let mut link = self.begin().await?;
-        let mut scope = Scope {
-            link: &mut link,
-            fs: self.view.fs,
-            run: run.id,
-        };
+        let mut scope = self.scope(&mut link, run);
         let mut files = scope.undone(results).await?;
         let mut batch = Batch::default();
         for (key, reading) in results {
             if let Some(file) = files.remove(key) {
-                batch.add(*key, file, reading, run.what.algorithm);
+                batch.add(&file, reading, run.what.algorithm);
             }
         }
         let stored = scope.write(batch, now).await?;
+        let stored = stored.ok_or_else(|| Error::Damaged("a file that is gone".into()))?;
         link.commit().await?;
         link.give_back();
         Ok(stored)
+    }
+
+    /// None if the run has done one of these files already.
+    async fn try_write_back_pending(
+        &self,
+        run: &Run,
+        results: &[(Pending, Reading)],
+        now: Timestamp,
+    ) -> Result<Option<Run>, Error> {
+        let mut batch = Batch::default();
+        for (file, reading) in results {
+            batch.add(file, reading, run.what.algorithm);
+        }
+        let mut link = self.begin().await?;
+        let stored = self.scope(&mut link, run).write(batch, now).await?;
+        if stored.is_some() {
+            link.commit().await?;
+            link.give_back();
+        }
+        Ok(stored)
+    }
+
+    fn scope<'a>(&self, link: &'a mut Link, run: &Run) -> Scope<'a> {
+        Scope {
+            link,
+            fs: self.view.fs,
+            run: run.id,
+        }
+    }
+}
+
+/// Tries a transaction until it meets no other, but not for ever.
+async fn again<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut attempt = 1;
+    loop {
+        match transaction().await {
+            Err(error) if error.trouble() == Trouble::Clash && attempt < ATTEMPTS => {
+                sleep(PAUSE * attempt).await;
+                attempt += 1;
+            }
+            done => return done,
+        }
     }
 }
 
 impl Scope<'_> {
     /// What is known of these files, without those that this run has done. In the order of their keys, so that two
     /// transactions never wait for each other.
-    async fn undone(&mut self, results: &[FileResult]) -> Result<HashMap<Key, KnownFile>, Error> {
+    async fn undone(&mut self, results: &[FileResult]) -> Result<HashMap<Key, Pending>, Error> {
         let dialect = Dialect::spoken_by(self.link);
         let mut keys: Vec<Key> = results.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
@@ -83,8 +133,8 @@ impl Scope<'_> {
         let mut found = HashMap::with_capacity(keys.len());
         for keys in keys.chunks(dialect.named_rows()) {
             let select = format!(
-                "SELECT hash, path, size, mtime, ctime, changed_run, read_run, algorithm, checksum FROM orrery_files{} \
-                 WHERE fs = ? AND done_run < ? AND hash IN ({}) ORDER BY hash{}",
+                "SELECT {} FROM orrery_files{} WHERE fs = ? AND done_run < ? AND hash IN ({}) ORDER BY hash{}",
+                Pending::COLUMNS,
                 dialect.by_key(),
                 list("?", keys.len()),
                 dialect.for_update()
@@ -92,28 +142,15 @@ impl Scope<'_> {
             let mut wanted = values![self.fs, self.run].to_vec();
             wanted.extend(keys.iter().map(|key| Value::from(key.as_bytes())));
             for mut row in self.link.fetch(&select, &wanted).await? {
-                let key = key_of(&mut row)?;
-                let path = row.bytes()?;
-                let attributes = attributes_of(&mut row)?;
-                let known = Known {
-                    changed_run: row.int()?,
-                    read_run: row.int()?,
-                    checksum: digest_of(&mut row)?,
-                };
-                found.insert(
-                    key,
-                    KnownFile {
-                        path,
-                        attributes,
-                        known,
-                    },
-                );
+                let file = Pending::of(&mut row)?;
+                found.insert(file.key, file);
             }
         }
         Ok(found)
     }
 
-    async fn write(&mut self, batch: Batch, now: Timestamp) -> Result<Run, Error> {
+    /// The run as it is then; none if the run has done one of these files already, and then nothing of it may be kept.
+    async fn write(&mut self, batch: Batch, now: Timestamp) -> Result<Option<Run>, Error> {
         let Batch {
             good,
             bad,
@@ -122,8 +159,11 @@ impl Scope<'_> {
             closed,
             counts,
         } = batch;
-        self.good(good).await?;
-        self.done(&bad).await?;
+        let files = good.len() + bad.len();
+        let written = self.good(good).await? + self.done(&bad).await?;
+        if u64::try_from(files) != Ok(written) {
+            return Ok(None);
+        }
         for problem in &problems {
             self.problem(problem).await?;
         }
@@ -131,45 +171,52 @@ impl Scope<'_> {
         for warning in &opened {
             self.open(warning, now).await?;
         }
-        self.count(&counts).await
+        Ok(Some(self.count(&counts).await?))
     }
 
-    async fn good(&mut self, mut files: Vec<(Key, Digest)>) -> Result<(), Error> {
+    /// How many of these files the run had not done.
+    async fn good(&mut self, mut files: Vec<(Key, Digest)>) -> Result<u64, Error> {
         let dialect = Dialect::spoken_by(self.link);
         files.sort_unstable_by_key(|(key, _)| *key);
+        let mut written = 0;
         for files in files.chunks(dialect.named_rows()) {
-            let mut rows = Vec::with_capacity(files.len() * 3 + 3);
+            let mut values = Vec::with_capacity(files.len() * 4 + 4);
+            if dialect == Dialect::Sqlite {
+                values.extend(values![self.run, self.run]);
+            }
             for (key, digest) in files {
-                rows.extend(values![
-                    key.as_bytes(),
-                    digest.algorithm.id(),
-                    digest.as_bytes()
-                ]);
+                if dialect == Dialect::Sqlite {
+                    values.push(self.fs.into());
+                }
+                let algorithm = digest.algorithm.id();
+                values.extend(values![key.as_bytes(), algorithm, digest.as_bytes()]);
+            }
+            match dialect {
+                Dialect::Sqlite => values.push(self.run.into()),
+                Dialect::Mysql => values.extend(values![self.fs, self.run, self.run, self.run]),
             }
             let update = dialect.update_checksums(files.len());
-            let values = match dialect {
-                Dialect::Sqlite => [&values![self.run, self.run][..], &rows, &values![self.fs]],
-                Dialect::Mysql => [&rows[..], &values![self.fs], &values![self.run, self.run]],
-            };
-            self.link.execute(&update, &values.concat()).await?;
+            let is_usual = files.len() == dialect.named_rows();
+            written += self.link.execute_many(&update, values, is_usual).await?;
         }
-        Ok(())
+        Ok(written)
     }
 
-    /// Neither a new checksum nor another attempt in this run.
-    async fn done(&mut self, keys: &[Key]) -> Result<(), Error> {
+    /// Neither a new checksum nor another attempt in this run. How many of these files it had not done.
+    async fn done(&mut self, keys: &[Key]) -> Result<u64, Error> {
         let dialect = Dialect::spoken_by(self.link);
+        let mut written = 0;
         for keys in keys.chunks(dialect.named_rows()) {
             let update = format!(
-                "UPDATE orrery_files{} SET done_run = ? WHERE fs = ? AND hash IN ({})",
+                "UPDATE orrery_files{} SET done_run = ? WHERE fs = ? AND done_run < ? AND hash IN ({})",
                 dialect.by_key(),
                 list("?", keys.len())
             );
-            let mut values = values![self.run, self.fs].to_vec();
+            let mut values = values![self.run, self.fs, self.run].to_vec();
             values.extend(keys.iter().map(|key| Value::from(key.as_bytes())));
-            self.link.execute(&update, &values).await?;
+            written += self.link.execute(&update, &values).await?;
         }
-        Ok(())
+        Ok(written)
     }
 
     async fn problem(&mut self, problem: &Unverified) -> Result<(), Error> {

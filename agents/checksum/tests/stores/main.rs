@@ -185,6 +185,30 @@ async fn the_same_reading_twice_counts_once_also_at_the_same_time() -> Result<()
 }
 
 #[tokio::test]
+async fn a_pending_file_that_is_told_twice_counts_once() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(600)?;
+        let store = Store::open(&place.location, 4).await?;
+        let run = place.until_reading(&store).await?;
+        let (pending, _) = store.view().pending(&run, None, 1000).await?;
+        let results: Vec<_> = pending
+            .into_iter()
+            .map(|file| (file.clone(), read(&file.key).1))
+            .collect();
+        let now = Timestamp::now();
+        // Once, again with others, and two of them in one batch.
+        for part in [&results[..300], &results[200..590], &results[580..]] {
+            store.write_back_pending(&run, part, now).await?;
+        }
+        let last = [results[599].clone(), results[599].clone()];
+        let run = store.write_back_pending(&run, &last, now).await?;
+        assert_eq!((run.counts.new, run.counts.remaining()), (600, 0));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_second_writer_is_refused_and_one_that_was_taken_for_dead_writes_nothing() -> Result<()> {
     everywhere(async |place: Place| {
         place.files(10)?;

@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
     /// The pieces of a file that is to be split: only one kind of digest can be put together.
     fn spans(&self, file: &Pending) -> Option<Vec<Span>> {
         let is_tree = self.run.what.algorithm == Algorithm::Blake3
-            && file.algorithm.is_none_or(|it| it == Algorithm::Blake3);
+            && file.algorithm().is_none_or(|it| it == Algorithm::Blake3);
         let size = file.task.attributes.filter(|_| is_tree)?.size;
         split::spans(size, self.remote.job.packs.bytes)
     }
@@ -90,7 +90,7 @@ impl<'a> Source<'a> {
             path: [b"/", file.task.path.as_bytes()].concat(),
             key: Some(file.key),
             attributes: file.task.attributes,
-            other: file.algorithm.filter(|it| *it != algorithm),
+            other: file.algorithm().filter(|it| *it != algorithm),
             span: None,
         }
     }
