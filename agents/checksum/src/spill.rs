@@ -1,10 +1,10 @@
-//! A listing in 256 parts by key, on disk. In: entries in any order. Out: each part, sorted, in pieces that are small however
-//! many files there are. Touches: files in a folder of its own, gone with it.
+//! A listing in 256 parts by key: a small one in memory, a large one on disk. In: entries in any order. Out: each part,
+//! sorted, in pieces that are small however many files there are. Touches: files without names in a folder of its own.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::entry::{Attributes, Entry};
 use crate::path::{Key, RelativePath};
@@ -14,6 +14,11 @@ pub const PARTS: usize = 256;
 
 /// What a part gathers before it is written: 16 MiB for all of them.
 const BUFFER: usize = 64 << 10;
+/// What it begins with.
+const FEW: usize = 4 << 10;
+
+/// What an entry has beside its path.
+const HEAD: usize = 44;
 
 /// A piece that is sorted in memory has about so many bytes.
 const PIECE: u64 = 2 << 20;
@@ -25,33 +30,63 @@ const LONGEST_PATH: u32 = 1 << 20;
 #[derive(Debug)]
 pub struct Spill {
     folder: PathBuf,
-    parts: Vec<Mutex<BufWriter<File>>>,
+    parts: Vec<Mutex<Pile>>,
+}
+
+/// One part: whole entries, the first of them in a file if there are many.
+#[derive(Debug, Default)]
+struct Pile {
+    file: Option<File>,
+    written: u64,
+    rest: Vec<u8>,
+}
+
+impl Pile {
+    fn size(&self) -> u64 {
+        self.written + self.rest.len() as u64
+    }
+
+    fn add(&mut self, key: Key, entry: &Entry, folder: &Path) -> io::Result<()> {
+        let size = HEAD + entry.path.as_bytes().len();
+        if self.rest.len() + size > BUFFER {
+            self.write_out(&folder.join(format!("{:02x}", key.partition())))?;
+        }
+        // Never more than it may gather, but less as long as it has little.
+        let full = self.rest.len() + size;
+        if full > self.rest.capacity() {
+            let wanted = if full > FEW { BUFFER } else { FEW };
+            self.rest.reserve_exact(wanted.max(full) - self.rest.len());
+        }
+        write(&mut self.rest, key, entry)
+    }
+
+    fn write_out(&mut self, path: &Path) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(nameless(path)?),
+        };
+        file.write_all(&self.rest)?;
+        self.written += self.rest.len() as u64;
+        self.rest.clear();
+        Ok(())
+    }
 }
 
 impl Spill {
     /// Makes the folder, which must not be there yet.
     pub fn create(folder: &Path) -> io::Result<Self> {
         fs::create_dir(folder)?;
-        let mut spill = Self {
+        Ok(Self {
             folder: folder.into(),
-            parts: Vec::with_capacity(PARTS),
-        };
-        for part in 0..PARTS {
-            let file = new_file(&folder.join(format!("{part:02x}")))?;
-            let writer = BufWriter::with_capacity(BUFFER, file);
-            spill.parts.push(Mutex::new(writer));
-        }
-        Ok(spill)
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+        })
     }
 
     /// Adds entries; from any thread.
     pub fn add(&self, entries: &[Entry]) -> io::Result<()> {
         for entry in entries {
             let key = entry.path.key();
-            if let Some(part) = self.parts.get(usize::from(key.partition())) {
-                let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
-                write(&mut *part, key, entry)?;
-            }
+            self.pile(key.partition()).add(key, entry, &self.folder)?;
         }
         Ok(())
     }
@@ -62,15 +97,15 @@ impl Spill {
     }
 
     /// Runs of parts that follow each other and are no larger together than a piece; a part that is larger is alone.
-    pub fn together(&self, parts: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    pub fn together(&self, parts: &[u8]) -> Vec<Vec<u8>> {
         self.together_of(parts, PIECE)
     }
 
-    fn together_of(&self, parts: &[u8], piece: u64) -> io::Result<Vec<Vec<u8>>> {
+    fn together_of(&self, parts: &[u8], piece: u64) -> Vec<Vec<u8>> {
         let mut groups: Vec<Vec<u8>> = Vec::new();
         let mut room = 0;
         for part in parts {
-            let size = self.whole(*part)?.file.metadata()?.len();
+            let size = self.pile(*part).size();
             match groups.last_mut() {
                 Some(group) if size <= room && group.last().copied() == part.checked_sub(1) => {
                     group.push(*part);
@@ -82,7 +117,7 @@ impl Spill {
                 }
             }
         }
-        Ok(groups)
+        groups
     }
 
     /// All entries of these parts, in the order of their keys, each once.
@@ -94,19 +129,23 @@ impl Spill {
         Ok(entries)
     }
 
+    fn pile(&self, part: u8) -> MutexGuard<'_, Pile> {
+        let pile = &self.parts[usize::from(part)];
+        pile.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn whole(&self, part: u8) -> io::Result<Piece> {
-        let writer = &self.parts[usize::from(part)];
-        let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.flush()?;
+        let pile = self.pile(part);
         Ok(Piece {
             keys: Key::range_of(part, 0, 1),
-            file: writer.get_ref().try_clone()?,
+            file: pile.file.as_ref().map(File::try_clone).transpose()?,
+            rest: pile.rest.clone(),
         })
     }
 
     fn pieces_of(&self, part: u8, size: u64) -> io::Result<Vec<Piece>> {
         let whole = self.whole(part)?;
-        let pieces = whole.file.metadata()?.len().div_ceil(size);
+        let pieces = self.pile(part).size().div_ceil(size);
         match u32::try_from(pieces).unwrap_or(u32::MAX) {
             0 | 1 => Ok(vec![whole]),
             pieces => self.split(part, &whole, pieces),
@@ -127,7 +166,8 @@ impl Spill {
         let pieces = (0..pieces).zip(split).map(|(piece, writer)| {
             Ok(Piece {
                 keys: Key::range_of(part, piece, pieces),
-                file: writer.into_inner()?,
+                file: Some(writer.into_inner()?),
+                rest: Vec::new(),
             })
         });
         pieces.collect()
@@ -136,17 +176,10 @@ impl Spill {
 
 /// A file that is gone when it is closed.
 fn nameless(path: &Path) -> io::Result<File> {
-    let file = new_file(path)?;
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).open(path)?;
     fs::remove_file(path)?;
     Ok(file)
-}
-
-fn new_file(path: &Path) -> io::Result<File> {
-    File::options()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(path)
 }
 
 /// Entries of a range of keys.
@@ -154,7 +187,8 @@ fn new_file(path: &Path) -> io::Result<File> {
 pub struct Piece {
     /// The first and the last key there can be.
     pub keys: (Key, Key),
-    file: File,
+    file: Option<File>,
+    rest: Vec<u8>,
 }
 
 impl Piece {
@@ -171,10 +205,15 @@ impl Piece {
     }
 
     fn each(&self, mut take: impl FnMut(Key, Entry) -> io::Result<()>) -> io::Result<()> {
-        let mut file = &self.file;
-        file.rewind()?;
-        let mut reader = BufReader::with_capacity(BUFFER, file);
-        while let Some((key, entry)) = read(&mut reader)? {
+        if let Some(mut file) = self.file.as_ref() {
+            file.rewind()?;
+            let mut reader = BufReader::with_capacity(BUFFER, file);
+            while let Some((key, entry)) = read(&mut reader)? {
+                take(key, entry)?;
+            }
+        }
+        let mut rest = self.rest.as_slice();
+        while let Some((key, entry)) = read(&mut rest)? {
             take(key, entry)?;
         }
         Ok(())
@@ -194,7 +233,7 @@ fn write(to: &mut impl Write, key: Key, entry: &Entry) -> io::Result<()> {
     let path = entry.path.as_bytes();
     let length = u32::try_from(path.len()).map_err(io::Error::other)?;
     let Attributes { size, mtime, ctime } = entry.attributes;
-    let mut head = [0; 44];
+    let mut head = [0; HEAD];
     head[..16].copy_from_slice(key.as_bytes());
     head[16..24].copy_from_slice(&size.to_le_bytes());
     head[24..32].copy_from_slice(&mtime.to_le_bytes());
@@ -258,14 +297,13 @@ mod tests {
         let entries: Vec<_> = (0..2000).map(entry).collect();
         spill.add(&entries).unwrap();
         let all: Vec<u8> = (0..=u8::MAX).collect();
-        assert_eq!(spill.together(&all).unwrap(), std::slice::from_ref(&all));
-        assert_eq!(spill.together(&[0, 1, 5]).unwrap(), [&[0, 1][..], &[5]]);
+        assert_eq!(spill.together(&all), std::slice::from_ref(&all));
+        assert_eq!(spill.together(&[0, 1, 5]), [&[0, 1][..], &[5]]);
         for piece in [1, 1000, 5000] {
-            let groups = spill.together_of(&all, piece).unwrap();
+            let groups = spill.together_of(&all, piece);
             assert_eq!(groups.concat(), all);
             for group in groups {
-                let sizes = group.iter().map(|part| spill.whole(*part).unwrap());
-                let size: u64 = sizes.map(|it| it.file.metadata().unwrap().len()).sum();
+                let size: u64 = group.iter().map(|part| spill.pile(*part).size()).sum();
                 assert!(size <= piece || group.len() == 1, "{size} in {group:?}");
             }
         }
@@ -276,37 +314,48 @@ mod tests {
 
     #[test]
     fn every_entry_comes_back_once_in_the_order_of_its_part() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join("spill");
-        let spill = Spill::create(&folder).unwrap();
-        let entries: Vec<_> = (0..10_000).map(entry).collect();
-        for batch in entries.chunks(1000) {
-            spill.add(batch).unwrap();
-        }
-        spill.add(&entries[..10]).unwrap();
-        // Whole parts, and parts in pieces.
-        for size in [PIECE, 1000] {
-            let mut found = Vec::new();
-            for part in 0..=u8::MAX {
-                let pieces = spill.pieces_of(part, size).unwrap();
-                assert_eq!(pieces.len() > 1, size == 1000);
-                let mut last = None;
-                for piece in pieces {
-                    let entries = piece.entries().unwrap();
-                    assert!(entries.is_sorted_by_key(|(key, _)| *key));
-                    let (first, end) = piece.keys;
-                    assert!(last < Some(first) && first <= end);
-                    assert!(entries.iter().all(|(key, _)| (first..=end).contains(key)));
-                    assert!(entries.iter().all(|(key, _)| key.partition() == part));
-                    last = Some(end);
-                    found.extend(entries.into_iter().map(|(_, entry)| entry));
-                }
+        // In memory, and partly on disk.
+        for (padding, small) in [(0, 1000), (2000, 30_000)] {
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path().join("spill");
+            let spill = Spill::create(&folder).unwrap();
+            let padded = |n| {
+                let mut entry = entry(n);
+                let path = [entry.path.as_bytes(), &vec![b'x'; padding]].concat();
+                entry.path = RelativePath::new(path);
+                entry
+            };
+            let entries: Vec<_> = (0..10_000).map(padded).collect();
+            for batch in entries.chunks(1000) {
+                spill.add(batch).unwrap();
             }
-            found.sort_by_key(|entry| entry.attributes.size);
-            assert_eq!(found, entries);
+            spill.add(&entries[..10]).unwrap();
+            let is_on_disk = |part| spill.pile(part).file.is_some();
+            assert_eq!((0..=u8::MAX).any(is_on_disk), padding > 0);
+            // Whole parts, and parts in pieces.
+            for size in [PIECE, small] {
+                let mut found = Vec::new();
+                for part in 0..=u8::MAX {
+                    let pieces = spill.pieces_of(part, size).unwrap();
+                    assert_eq!(pieces.len() > 1, size == small);
+                    let mut last = None;
+                    for piece in pieces {
+                        let entries = piece.entries().unwrap();
+                        assert!(entries.is_sorted_by_key(|(key, _)| *key));
+                        let (first, end) = piece.keys;
+                        assert!(last < Some(first) && first <= end);
+                        assert!(entries.iter().all(|(key, _)| (first..=end).contains(key)));
+                        assert!(entries.iter().all(|(key, _)| key.partition() == part));
+                        last = Some(end);
+                        found.extend(entries.into_iter().map(|(_, entry)| entry));
+                    }
+                }
+                found.sort_by_key(|entry| entry.attributes.size);
+                assert_eq!(found, entries);
+            }
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+            drop(spill);
+            assert!(!folder.exists());
         }
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), PARTS);
-        drop(spill);
-        assert!(!folder.exists());
     }
 }

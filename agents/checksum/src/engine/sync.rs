@@ -191,7 +191,7 @@ impl Pass<'_> {
         if !self.store.view().is_at_most(SMALL_STORE).await? {
             return Ok(parts.into_iter().map(|part| vec![part]).collect());
         }
-        self.spilled(move |spill| spill.together(&parts)).await
+        Ok(self.spill.together(&parts))
     }
 
     async fn first(&self, parts: Vec<u8>) -> Result<BTreeMap<u8, Part>, Error> {
