@@ -170,6 +170,72 @@ fn an_empty_mount_ends_the_run_and_forgets_nothing() {
 }
 
 #[test]
+fn files_that_nobody_may_read_are_told_with_whose_they_are_and_not_forgotten() {
+    let pod = Pod::with(20);
+    pod.run(&pod.config("first"));
+    for n in 0..20 {
+        pod.permit(&format!("folder{}/file{n}", n / 10), false);
+    }
+    let (code, report) = pod.run(&pod.config("files"));
+    assert_eq!((code, report.files.unwrap().unreadable), (0, 20));
+    let result = report.result.unwrap();
+    assert_eq!(result.reason, "PermissionDenied");
+    let helps = ["may not read", "it belongs to user", "runAsUser"];
+    assert!(
+        helps.iter().all(|it| result.message.contains(it)),
+        "{}",
+        result.message
+    );
+
+    pod.permit("", false);
+    let (_, report) = pod.run(&pod.config("root"));
+    pod.permit("", true);
+    assert_eq!(report.result.unwrap().reason, "PermissionDenied");
+
+    for n in 0..20 {
+        pod.permit(&format!("folder{}/file{n}", n / 10), true);
+    }
+    let (_, report) = pod.run(&pod.config("last"));
+    assert_eq!(report.files.unwrap().verified, 20);
+}
+
+#[test]
+fn prometheus_is_told_how_far_a_run_is() {
+    let pod = Pod::with(300);
+    pod.run(&pod.config("first"));
+    pod.rot("folder0/file0");
+    pod.run(&pod.config("second"));
+    let mut config = pod.config("third");
+    config["spec"]["maxThroughput"] = json!(500);
+    let mut child = pod.start(&config);
+    pod.until_verified(&mut child, 10);
+    let wanted = [
+        "orrery_checksum_files{outcome=\"verified\"}",
+        "orrery_checksum_files{outcome=\"remaining\"}",
+        "orrery_checksum_selected_bytes",
+        "orrery_checksum_stored_bytes",
+        "orrery_checksum_read_bytes_total",
+        "orrery_checksum_read_files_total",
+        "orrery_checksum_open_warnings",
+    ];
+    let told = |name: &str| -> Option<u64> {
+        let metrics = pod.metrics();
+        let line = metrics.lines().find(|line| line.starts_with(name))?;
+        line.rsplit(' ').next()?.parse().ok()
+    };
+    // It is told from time to time.
+    pod.until_so(|| {
+        wanted
+            .iter()
+            .all(|name| told(name).is_some_and(|it| it > 0))
+    });
+    assert_eq!(told("orrery_checksum_selected_bytes"), Some(pod.size()));
+    assert_eq!(told("orrery_checksum_open_warnings"), Some(1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn a_store_in_use_is_waited_for_and_a_folder_that_is_not_there_ends_the_run() {
     let pod = Pod::with(300);
     let mut slow = pod.config("slow");

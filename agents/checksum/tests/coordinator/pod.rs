@@ -7,8 +7,9 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::net::TcpListener;
-use std::os::unix::fs::FileExt;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -102,7 +103,7 @@ impl Pod {
     pub(crate) fn start_as(&self, role: &str, config: &Value, more: &[&str]) -> Child {
         self.configure(config);
         let _ = fs::remove_file(self.own("message"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
+        let mut command = powerless(env!("CARGO_BIN_EXE_orrery-checksum"));
         let folder = |name: &str| self.folder.path().join(name);
         let free = || {
             TcpListener::bind("127.0.0.1:0")
@@ -142,6 +143,23 @@ impl Pod {
 
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.own("log")).unwrap()
+    }
+
+    /// Lets nobody read a file or folder, or everybody again.
+    pub(crate) fn permit(&self, path: &str, is_permitted: bool) {
+        let mode = if is_permitted { 0o755 } else { 0 };
+        fs::set_permissions(self.root().join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// What Prometheus would be told.
+    pub(crate) fn metrics(&self) -> String {
+        let address = fs::read_to_string(self.own("admin")).unwrap();
+        let mut link = TcpStream::connect(address).unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: pod\r\nConnection: close\r\n\r\n";
+        link.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        link.read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Flips a bit as a medium does: the modification time stays.
@@ -208,6 +226,10 @@ impl Pod {
         self.until(child, |run| run["new"].as_i64() >= Some(files));
     }
 
+    pub(crate) fn until_verified(&self, child: &mut Child, files: i64) {
+        self.until(child, |run| run["verified"].as_i64() >= Some(files));
+    }
+
     pub(crate) fn until_listed(&self, child: &mut Child, files: i64) {
         self.until(child, |run| {
             run["selected"].as_i64() == Some(files) && run["state"] == "workqueue"
@@ -215,8 +237,12 @@ impl Pod {
     }
 
     pub(crate) fn until_logged(&self, words: &str) {
+        self.until_so(|| self.log().contains(words));
+    }
+
+    pub(crate) fn until_so(&self, is_so: impl Fn() -> bool) {
         let began = Instant::now();
-        while !self.log().contains(words) {
+        while !is_so() {
             assert!(began.elapsed() < PATIENCE, "{}", self.log());
             thread::sleep(Duration::from_millis(50));
         }
@@ -238,6 +264,16 @@ impl Pod {
         };
         find(&line).unwrap()
     }
+}
+
+/// As in a pod: without root's right to read what is forbidden.
+fn powerless(program: &str) -> Command {
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set", "-dac_override,-dac_read_search", program]);
+    command
 }
 
 pub(crate) fn terminate(child: &Child) {

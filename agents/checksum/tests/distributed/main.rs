@@ -214,12 +214,17 @@ async fn damage_and_unreadable_files_are_told_as_in_one_process() -> Result<()> 
     site.run(&config).await?;
     drop(worker);
     site.pod.rot("folder1/file11");
+    site.pod.permit("folder2/file22", false);
     let config = site.config("second");
     let _worker = site.worker("worker-2", &config);
     let report = site.run(&config).await?;
     assert_eq!(report.result.unwrap().reason, "DamageFound");
     assert_eq!(report.corrupt[0].path, "folder1/file11");
-    assert_eq!(report.files.unwrap().verified, 99);
+    let files = report.files.unwrap();
+    assert_eq!(
+        (files.verified, files.corrupt, files.unreadable),
+        (98, 1, 1)
+    );
     Ok(())
 }
 

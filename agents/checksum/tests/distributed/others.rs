@@ -3,11 +3,19 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use checksum::algorithm::Algorithm;
+use checksum::engine::{self, Job, Lister, Shared, Unresolved};
+use checksum::list::exclude::Excludes;
+use checksum::merge::Mode;
+use checksum::pack::Sizes;
 use checksum::queue::{COMPUTE, Queue, payload, result_job};
+use checksum::read::Medium;
+use checksum::store::{Counts, Location, NewRun, Run, Store};
 use checksum::wire::{BackPack, WorkPack};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -15,24 +23,27 @@ use workqueue::{Client, Kind, Options, Pool, PoolOptions};
 
 use crate::site::Site;
 
-/// Serves the packs of a run until it is dropped: `answer` says what comes of each.
-async fn serve(
-    site: &Site,
-    uid: &str,
-    answer: impl Fn(&WorkPack) -> Result<Option<BackPack>>,
-) -> Result<()> {
+fn queue_of(site: &Site, uid: &str, file_system: &str, snapshot: &str) -> Result<Queue> {
     let address = site.redis_address();
     let client = Client::new(Options {
         password: Some("testbed".into()),
         ..Options::new(address.ip().to_string(), address.port())
     })?;
     let space = format!("{}:{uid}", site.prefix());
-    let queue = Queue::new(client.clone(), &space, "home", &format!("run-{uid}"));
-    let pool = Pool::new(
-        client,
-        queue.namespace.clone(),
-        PoolOptions::new(vec![Kind::new(COMPUTE)], 1),
-    )?;
+    Ok(Queue::new(client, &space, file_system, snapshot))
+}
+
+/// Serves the packs below a name until it is dropped: `answer` says what comes of each.
+async fn serve(
+    site: &Site,
+    uid: &str,
+    answer: impl Fn(&WorkPack) -> Result<Option<BackPack>>,
+) -> Result<()> {
+    let Queue {
+        client, namespace, ..
+    } = queue_of(site, uid, "", "")?;
+    let kinds = vec![Kind::new(COMPUTE)];
+    let pool = Pool::new(client, namespace, PoolOptions::new(kinds, 1))?;
     let serving = async {
         loop {
             let Some(taken) = pool.take().await? else {
@@ -41,6 +52,7 @@ async fn serve(
             };
             let pack = WorkPack::decode(payload(taken.job()).map_err(anyhow::Error::msg)?)?;
             if let Some(back) = answer(&pack)? {
+                let queue = queue_of(site, uid, &pack.file_system, &pack.snapshot)?;
                 let job = result_job(&queue.results(), &back);
                 queue.enqueuer().enqueue_many(vec![job]).await?;
             }
@@ -54,11 +66,11 @@ async fn serve(
 }
 
 /// What lsdf-checksum's worker makes of a pack: it knows numbers, paths and SHA-1, and nothing that we added.
-fn as_the_original(site: &Site, pack: &WorkPack) -> Result<BackPack> {
+fn as_the_original(root: &Path, pack: &WorkPack) -> Result<BackPack> {
     let mut back = BackPack::default();
     for file in &pack.files {
         let path = file.path.strip_prefix(b"/").context("no slash")?;
-        let content = fs::read(site.pod.root().join(OsStr::from_bytes(path)))?;
+        let content = fs::read(root.join(OsStr::from_bytes(path)))?;
         let sum = Algorithm::Sha1.digest(&content).as_bytes().to_vec();
         back.files.push((file.id, sum));
     }
@@ -70,9 +82,10 @@ async fn a_worker_of_lsdf_checksum_serves_our_coordinator() -> Result<()> {
     let site = Site::with(60).await?;
     let mut config = site.config("first");
     config["spec"]["algorithm"] = json!("sha1");
+    let root = site.pod.root();
     let report = tokio::select! {
         report = site.run(&config) => report?,
-        ended = serve(&site, "first", |pack| as_the_original(&site, pack).map(Some)) => {
+        ended = serve(&site, "first", |pack| as_the_original(&root, pack).map(Some)) => {
             anyhow::bail!("the worker ended: {ended:?}")
         }
     };
@@ -90,6 +103,80 @@ async fn a_worker_of_lsdf_checksum_serves_our_coordinator() -> Result<()> {
     Ok(())
 }
 
+/// A run whose packs go where those of others go, too.
+async fn share(site: &Site, file_system: &str, root: &Path) -> Result<Run> {
+    let folder = site.pod.folder.path();
+    let job = Job {
+        root: root.into(),
+        lister: Lister::Walk,
+        excludes: Excludes::default(),
+        spill: folder.join(format!("{file_system}.listing")),
+        deletion_guard: 10,
+        readers: None,
+        queue: Some(queue_of(site, "shared", file_system, "run")?),
+        medium: Medium::Cache,
+        packs: Sizes {
+            bytes: 1 << 20,
+            files: 3,
+        },
+        sync_concurrency: 1,
+        sync_rows: 1000,
+        writers: 1,
+        batch: 10,
+        stop_after_sync: false,
+    };
+    let what = NewRun {
+        owner: None,
+        snapshot: None,
+        mode: Mode::Full,
+        algorithm: Algorithm::Sha1,
+    };
+    let location = Location::file(folder.join(format!("{file_system}.sqlite")));
+    let store = Store::open(&location, 1).await?;
+    let run = engine::begin(&store, &what, Unresolved::Refuse).await?;
+    let shared = Arc::new(Shared::new(None, Instant::now()));
+    Ok(engine::run(&job, &store, run, &shared).await?.run)
+}
+
+#[tokio::test]
+async fn coordinators_share_one_queue_and_each_gets_what_it_asked_for() -> Result<()> {
+    let site = Site::with(60).await?;
+    let roots = [site.pod.root(), site.pod.folder.path().join("other")];
+    for n in 0..40 {
+        let path = roots[1].join(format!("folder{}/file{n}", n / 10));
+        fs::create_dir_all(path.parent().context("no folder")?)?;
+        // The same paths as in the other one, so results of one would fit the other.
+        fs::write(path, format!("other content of {n}"))?;
+    }
+    let worker = |pack: &WorkPack| {
+        let root = &roots[usize::from(pack.file_system == "other")];
+        as_the_original(root, pack).map(Some)
+    };
+    let both = || async {
+        tokio::try_join!(
+            share(&site, "home", &roots[0]),
+            share(&site, "other", &roots[1])
+        )
+    };
+    for is_first in [true, false] {
+        let (home, other) = tokio::select! {
+            both = both() => both?,
+            ended = serve(&site, "shared", worker) => anyhow::bail!("the worker ended: {ended:?}"),
+        };
+        let found = [home, other].map(|run| {
+            let Counts { new, verified, .. } = run.counts;
+            (new, verified)
+        });
+        let expected = if is_first {
+            [(60, 0), (40, 0)]
+        } else {
+            [(0, 60), (0, 40)]
+        };
+        assert_eq!(found, expected);
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn files_of_which_nothing_is_heard_are_asked_for_again_and_in_the_end_told() -> Result<()> {
     let site = Site::with(20).await?;
@@ -97,7 +184,7 @@ async fn files_of_which_nothing_is_heard_are_asked_for_again_and_in_the_end_told
     config["spec"]["algorithm"] = json!("sha1");
     let asked = std::cell::Cell::new(0);
     let forgetful = |pack: &WorkPack| {
-        let mut back = as_the_original(&site, pack)?;
+        let mut back = as_the_original(&site.pod.root(), pack)?;
         let lost = Algorithm::Sha1.digest(b"content of 7");
         let before = back.files.len();
         back.files.retain(|(_, sum)| sum != lost.as_bytes());
