@@ -4,14 +4,14 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Read},
     path::{Path, PathBuf},
     process::Stdio,
     thread,
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use checksum::algorithm::Algorithm;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -40,6 +40,15 @@ const WALL: Measure = goal("2 GiB in 4 files, blake3, warm: time", "s", 1.1);
 const CPU: Measure = goal("2 GiB in 4 files, blake3, warm: CPU", "s", 1.1);
 /// At least 0.85 times as fast.
 const SHA1: Measure = goal("2 GiB in 4 files, sha1, warm: time", "s", 1.176);
+/// What a program can do that has files copied from the page cache, as `read` does.
+const SHA1_COPIED: Measure = Measure {
+    name: "the same beside that and copying: time",
+    unit: "s",
+    goal: None,
+};
+
+/// What is copied at once.
+const COPY: usize = 64 << 10;
 
 pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
     let place = Place::fill().await?;
@@ -54,7 +63,10 @@ pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
         turn(place.sha1(side)).await
     });
     let memory = run.beside("all cores, the same bytes in memory");
-    rows.extend(row::rows(&[SHA1], &sha1.await?, &memory)?);
+    let sha1 = sha1.await?;
+    rows.extend(row::rows(&[SHA1], &sha1, &memory)?);
+    let copied = run.beside("the same, and all cores copying the files from the page cache");
+    rows.extend(row::rows(&[SHA1_COPIED], &sha1, &copied)?);
     Ok(rows)
 }
 
@@ -113,11 +125,21 @@ impl Place {
     }
 
     async fn sha1(&self, side: Side) -> Result<Sample> {
-        let seconds = match side {
-            Side::Ours => self.ours("sha1").await?.wall,
-            Side::Peer => tokio::task::spawn_blocking(|| in_memory(Algorithm::Sha1)).await??,
+        let (seconds, copying) = match side {
+            Side::Ours => (self.ours("sha1").await?.wall, 0.0),
+            Side::Peer => {
+                let paths = self.paths()?;
+                let memory = tokio::task::spawn_blocking(|| in_memory(Algorithm::Sha1)).await??;
+                (
+                    memory,
+                    tokio::task::spawn_blocking(move || copied(&paths)).await??,
+                )
+            }
         };
-        Ok(Sample::from([(SHA1.name, seconds)]))
+        Ok(Sample::from([
+            (SHA1.name, seconds),
+            (SHA1_COPIED.name, seconds + copying),
+        ]))
     }
 }
 
@@ -131,6 +153,30 @@ pub(super) fn nul_separated(folder: &Path, paths: &[PathBuf]) -> Result<Stdio> {
     let file = folder.join("list");
     fs::write(&file, list)?;
     Ok(File::open(file)?.into())
+}
+
+/// Seconds that all cores together need to copy the files from the page cache, into memory that stays near them.
+fn copied(paths: &[PathBuf]) -> Result<f64> {
+    let cores = thread::available_parallelism()?.get();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let threads: Vec<_> = paths
+            .chunks(paths.len().div_ceil(cores))
+            .map(|paths| scope.spawn(|| paths.iter().try_for_each(|path| copy(path))))
+            .collect();
+        threads
+            .into_iter()
+            .try_for_each(|it| it.join().map_err(|_| anyhow!("a thread ended"))?)
+    })?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+fn copy(path: &Path) -> Result<()> {
+    let (mut file, mut buffer) = (File::open(path)?, vec![0; COPY]);
+    while file.read(&mut buffer)? > 0 {
+        std::hint::black_box(&buffer);
+    }
+    Ok(())
 }
 
 /// Seconds that all cores together need for as many bytes as the files have.

@@ -40,7 +40,12 @@ pub(super) fn large(folder: &Path, files: u64, bytes: u64) -> Result<()> {
             left -= chunk.len();
         }
     }
-    Ok(())
+    settle(folder)
+}
+
+/// Waits until all is on the disk: writing it must not be part of what is measured.
+fn settle(folder: &Path) -> Result<()> {
+    Ok(nix::unistd::syncfs(File::open(folder)?)?)
 }
 
 /// Large files that take no space: all of their bytes are zero.
@@ -62,7 +67,7 @@ pub(super) fn small(folder: &Path, files: usize, bytes: usize) -> Result<()> {
         }
         fs::write(path, noise.bytes(bytes))?;
     }
-    Ok(())
+    settle(folder)
 }
 
 /// A list as the policy engine of Spectrum Scale writes it, of files below `root` that nobody needs to have.
