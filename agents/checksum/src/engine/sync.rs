@@ -86,7 +86,14 @@ fn example(problem: &list::Problem) -> String {
 /// removed.
 fn create(folder: &Path) -> io::Result<Spill> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    match std::fs::remove_dir_all(folder) {
+    let removed = match std::fs::remove_dir_all(folder) {
+        // One of those threads had a file there, which is gone by now.
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+            std::fs::remove_dir_all(folder)
+        }
+        removed => removed,
+    };
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }

@@ -108,6 +108,17 @@ impl Drop for EndWith {
     }
 }
 
+/// Lets nobody wait for a reader that has ended, however it did.
+struct CloseWith<'a>(&'a Round);
+
+impl Drop for CloseWith<'_> {
+    fn drop(&mut self) {
+        let waiting = &self.0.waiting;
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.close();
+    }
+}
+
 async fn round(
     job: &Job,
     root: &Arc<Root>,
@@ -141,7 +152,7 @@ async fn round(
         results: results.downgrade(),
         threads: JoinSet::new(),
     };
-    readers.are_at_least(least);
+    readers.grow_to(least);
     drop(results);
     let found = tokio::sync::Mutex::new(found);
     let storing =
@@ -173,7 +184,8 @@ struct Readers {
 }
 
 impl Readers {
-    fn are_at_least(&mut self, wanted: usize) {
+    /// Begins so many, if there are fewer. None is taken out before the end, so no two have one number.
+    fn grow_to(&mut self, wanted: usize) {
         while self.threads.len() < wanted
             && let Some(results) = self.results.upgrade()
         {
@@ -204,7 +216,7 @@ async fn adapt(readers: &mut Readers, least: usize, most: usize) -> std::convert
             let rate = rate(now.0 - before.0, now.1 - before.1, now.2 - before.2);
             let allowed = adapt.observe(rate);
             round.allowed.store(allowed, Ordering::Relaxed);
-            readers.are_at_least(allowed);
+            readers.grow_to(allowed);
         }
         before = now;
     }
@@ -245,9 +257,8 @@ impl Round {
     /// One reader, on a thread of its own, until there are no more packs or all reading ends. Then nobody waits for room
     /// for more.
     fn read(&self, number: usize, results: &Sender<Vec<Read>>) {
+        let _close = CloseWith(self);
         self.read_packs(number, results);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.close();
     }
 
     fn read_packs(&self, number: usize, results: &Sender<Vec<Read>>) {

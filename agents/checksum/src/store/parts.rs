@@ -32,8 +32,15 @@ impl PartWriter<'_> {
             return Ok(());
         };
         let fs = self.store.view.fs;
-        for new in found.new.chunks(self.rows) {
-            insert(link, fs, self.run, new, new.len() == self.rows).await?;
+        let mut chunks = found.new.chunks(self.rows);
+        let mut insert = || chunks.next().map(|new| Insert::of(fs, self.run, new));
+        let mut next = insert();
+        while let Some(Insert { sql, values, rows }) = next.take() {
+            // While the database is busy with one, the next is prepared.
+            let writing = link.execute_many(&sql, values, rows == self.rows);
+            let (written, prepared) = tokio::join!(writing, async { insert() });
+            written?;
+            next = prepared;
         }
         change(link, fs, self.run, found).await?;
         for (part, more) in parts {
@@ -91,33 +98,39 @@ async fn change(link: &mut Link, fs: i64, run: RunId, found: &Differences) -> Re
     Ok(())
 }
 
-async fn insert(
-    link: &mut Link,
-    fs: i64,
-    run: RunId,
-    new: &[Entry],
-    is_usual: bool,
-) -> Result<(), Error> {
-    let insert = format!(
-        "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
-        list("(?, ?, ?, ?, ?, ?, ?)", new.len())
-    );
-    let mut values = Vec::with_capacity(new.len() * COLUMNS);
-    for entry in new {
-        let Attributes { size, mtime, ctime } = entry.attributes;
-        let key = entry.path.key();
-        values.extend(values![
-            fs,
-            key.as_bytes(),
-            entry.path.as_bytes(),
-            size,
-            mtime,
-            ctime,
-            run
-        ]);
+/// A statement that adds files.
+struct Insert {
+    sql: String,
+    values: Vec<Value>,
+    rows: usize,
+}
+
+impl Insert {
+    fn of(fs: i64, run: RunId, new: &[Entry]) -> Self {
+        let sql = format!(
+            "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
+            list("(?, ?, ?, ?, ?, ?, ?)", new.len())
+        );
+        let mut values = Vec::with_capacity(new.len() * COLUMNS);
+        for entry in new {
+            let Attributes { size, mtime, ctime } = entry.attributes;
+            let key = entry.path.key();
+            values.extend(values![
+                fs,
+                key.as_bytes(),
+                entry.path.as_bytes(),
+                size,
+                mtime,
+                ctime,
+                run
+            ]);
+        }
+        Self {
+            sql,
+            values,
+            rows: new.len(),
+        }
     }
-    link.execute_many(&insert, values, is_usual).await?;
-    Ok(())
 }
 
 async fn note(

@@ -48,7 +48,7 @@ impl Store {
         if let Some(stored) = stored {
             return Ok(stored);
         }
-        // Something was told twice.
+        // Something was told twice, or is gone.
         let result = |(file, reading): &(Pending, Reading)| (file.key, reading.clone());
         let results: Vec<FileResult> = results.iter().map(result).collect();
         self.write_back(run, &results, now).await
@@ -70,13 +70,13 @@ impl Store {
             }
         }
         let stored = scope.write(batch, now).await?;
-        let stored = stored.ok_or_else(|| Error::Damaged("a file that is gone".into()))?;
+        let stored = stored.ok_or(Error::Fenced)?;
         link.commit().await?;
         link.give_back();
         Ok(stored)
     }
 
-    /// None if the run has done one of these files already.
+    /// None if the run has done one of these files already, or one is there twice.
     async fn try_write_back_pending(
         &self,
         run: &Run,
@@ -149,7 +149,7 @@ impl Scope<'_> {
         Ok(found)
     }
 
-    /// The run as it is then; none if the run has done one of these files already, and then nothing of it may be kept.
+    /// The run as it is then; none if not all of these files wait for it, and then nothing of it may be kept.
     async fn write(&mut self, batch: Batch, now: Timestamp) -> Result<Option<Run>, Error> {
         let Batch {
             good,

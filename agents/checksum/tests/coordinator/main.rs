@@ -206,7 +206,7 @@ fn prometheus_is_told_how_far_a_run_is() {
     pod.rot("folder0/file0");
     pod.run(&pod.config("second"));
     let mut config = pod.config("third");
-    config["spec"]["maxThroughput"] = json!(500);
+    config["spec"]["maxThroughput"] = json!(100);
     let mut child = pod.start(&config);
     pod.until_verified(&mut child, 10);
     let wanted = [

@@ -272,7 +272,10 @@ fn powerless(program: &str) -> Command {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-dac_override,-dac_read_search", program]);
+    for set in ["--inh-caps", "--bounding-set"] {
+        command.args([set, "-dac_override,-dac_read_search"]);
+    }
+    command.arg(program);
     command
 }
 

@@ -187,22 +187,22 @@ async fn the_same_reading_twice_counts_once_also_at_the_same_time() -> Result<()
 #[tokio::test]
 async fn a_pending_file_that_is_told_twice_counts_once() -> Result<()> {
     everywhere(async |place: Place| {
-        place.files(600)?;
+        place.files(1600)?;
         let store = Store::open(&place.location, 4).await?;
         let run = place.until_reading(&store).await?;
-        let (pending, _) = store.view().pending(&run, None, 1000).await?;
+        let (pending, _) = store.view().pending(&run, None, 2000).await?;
         let results: Vec<_> = pending
             .into_iter()
             .map(|file| (file.clone(), read(&file.key).1))
             .collect();
         let now = Timestamp::now();
-        // Once, again with others, and two of them in one batch.
-        for part in [&results[..300], &results[200..590], &results[580..]] {
+        // More than one statement has room for; again with others; and one twice in a batch.
+        for part in [&results[..1100], &results[1000..1590], &results[1580..1599]] {
             store.write_back_pending(&run, part, now).await?;
         }
-        let last = [results[599].clone(), results[599].clone()];
+        let last = [results[1599].clone(), results[1599].clone()];
         let run = store.write_back_pending(&run, &last, now).await?;
-        assert_eq!((run.counts.new, run.counts.remaining()), (600, 0));
+        assert_eq!((run.counts.new, run.counts.remaining()), (1600, 0));
         Ok(())
     })
     .await
@@ -375,16 +375,28 @@ async fn transactions_that_write_at_once_never_wait_for_each_other_in_a_circle()
     place.files(400)?;
     let store = Store::open(&place.location, 8).await?;
     place.believed_empty().await?;
-    for _ in 0..5 {
+    for round in 0..6 {
         let mut run = place.until_reading(&store).await?;
         let (pending, _) = store.view().pending(&run, None, 1000).await?;
-        let results: Vec<_> = pending.iter().map(|file| read(&file.key)).collect();
-        // Every tenth row each, so that all of them meet everywhere.
-        let batches: Vec<Vec<_>> = (0..10)
-            .map(|n| results.iter().skip(n).step_by(10).cloned().collect())
-            .collect();
+        let nothing = || Reading::Failed { why: "no".into() };
+        let results = pending.into_iter().enumerate().map(|(n, file)| {
+            let (_, reading) = read(&file.key);
+            (file, if n % 3 == 0 { nothing() } else { reading })
+        });
+        let results: Vec<_> = results.collect();
         let now = Timestamp::now();
-        let writing = batches.iter().map(|it| store.write_back(&run, it, now));
+        // Every tenth row each, so that all of them meet everywhere.
+        let writing = (0..10).map(|n| {
+            let batch: Vec<_> = results.iter().skip(n).step_by(10).cloned().collect();
+            let (store, run) = (&store, &run);
+            async move {
+                if round % 2 == 0 {
+                    return store.write_back_pending(run, &batch, now).await;
+                }
+                let batch: Vec<_> = batch.into_iter().map(|(it, how)| (it.key, how)).collect();
+                store.write_back(run, &batch, now).await
+            }
+        });
         futures::future::try_join_all(writing).await?;
         run = store.view().run(run.id).await?;
         assert_eq!(run.counts.remaining(), 0);
