@@ -21,7 +21,7 @@ const FEW: usize = 4 << 10;
 const HEAD: usize = 44;
 
 /// A piece that is sorted in memory has about so many bytes.
-const PIECE: u64 = 2 << 20;
+const PIECE: u64 = 512 << 10;
 
 /// Longer paths than any file system has are damage.
 const LONGEST_PATH: u32 = 1 << 20;

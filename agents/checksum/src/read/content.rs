@@ -16,7 +16,7 @@ use crate::split::Span;
 pub(super) const BLOCK: usize = 1 << 20;
 
 /// One read of what the kernel may have in memory: hashed while it is still near the core.
-const NEAR: usize = 64 << 10;
+const NEAR: usize = 128 << 10;
 
 /// What reads past the cache must be aligned to, everywhere.
 const ALIGNMENT: usize = 4096;
