@@ -110,8 +110,9 @@ impl Dialect {
         }
     }
 
-    /// How many rows one statement may name by their keys. SQLite is no faster with more, once it has it prepared. MariaDB takes a long list for a table of its own from 1,000 on,
-    /// and MySQL no longer looks keys up one by one from some ten thousand on.
+    /// How many rows one statement may name by their keys. SQLite is no faster with more once it is prepared. MariaDB takes
+    /// a long list for a table of its own from 1,000 on, and MySQL no longer looks keys up one by one from some ten thousand
+    /// on.
     pub(super) fn named_rows(self) -> usize {
         match self {
             Self::Sqlite => 250,
