@@ -8,6 +8,7 @@ pub mod cron;
 pub mod definition;
 pub mod duration;
 pub mod name;
+pub mod pattern;
 pub mod pod;
 pub mod quantity;
 pub mod reference;

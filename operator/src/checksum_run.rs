@@ -14,22 +14,21 @@ pub mod status;
 
 use std::{sync::Arc, time::Duration};
 
-use crds::{checksum_run::ChecksumRun, condition, name::CHECKSUM_RUN_MANAGER as MANAGER};
-use jiff::{SignedDuration, Timestamp};
-use kube::{Client, Resource, ResourceExt, core::error_boundary::InvalidObject};
-use runtime::{clock::Clock, telemetry::chain};
-use tracing::{debug, warn};
+use crds::{checksum_run::ChecksumRun, name::CHECKSUM_RUN_MANAGER as MANAGER};
+use jiff::Timestamp;
+use kube::{Client, ResourceExt, core::error_boundary::InvalidObject};
+use runtime::clock::Clock;
 
 use crate::{
     act::{self, Writer},
     applied::Applied,
     class::Class,
     controller::Next,
+    failure,
     fleet::{Fleet, Pod, Roster, Round, Subject},
     object::{Key, reference},
     pki::{self, Certificates},
     report::{Reporter, StatusWrite, Urgency},
-    requeue::Stamp,
     secrets::{self, Secrets},
     watch::{
         Store,
@@ -221,16 +220,16 @@ impl Context {
         now: Timestamp,
     ) -> Next {
         if let Err(failure) = outcome {
-            log_failure(&Key::of(run), failure.class(), failure);
+            failure::log::<ChecksumRun>(&Key::of(run), failure.class(), failure);
             if failure.class() == Class::Conflict {
                 // A lost race is no state of the object.
-                return failed(Class::Conflict, run);
+                return failure::again(Class::Conflict, &run.metadata);
             }
         }
         let told = self.tell(run, seen, outcome, now).await;
         match outcome {
             Err(failure) if failure.class() == Class::Invalid => told.unwrap_or(Next::Await),
-            Err(failure) => failed(failure.class(), run),
+            Err(failure) => failure::again(failure.class(), &run.metadata),
             Ok(plan) if plan.expired => self.expire(run).await,
             Ok(plan) => match told {
                 Some(next @ Next::Failed { .. }) => next,
@@ -279,8 +278,8 @@ impl Context {
                 None
             }
             Err(error) => {
-                log_failure(&Key::of(run), error.class(), &error);
-                Some(failed(error.class(), run))
+                failure::log::<ChecksumRun>(&Key::of(run), error.class(), &error);
+                Some(failure::again(error.class(), &run.metadata))
             }
         }
     }
@@ -291,30 +290,18 @@ impl Context {
         match self.writer.delete::<ChecksumRun>(&Key::of(run), &uid).await {
             Ok(()) => Next::Await,
             Err(error) => {
-                log_failure(&Key::of(run), error.class(), &error);
-                failed(error.class(), run)
+                failure::log::<ChecksumRun>(&Key::of(run), error.class(), &error);
+                failure::again(error.class(), &run.metadata)
             }
         }
     }
 
     async fn report_undecodable(&self, key: &Key, invalid: &InvalidObject) -> Next {
         let failure = Failure::Undecodable(invalid.error.clone());
-        log_failure(key, failure.class(), &failure);
-        let meta = &invalid.metadata;
-        let drafts = status::failed(&failure);
-        let conditions = condition::merge(&[], &drafts, meta.generation, self.clock.wall());
-        match self
-            .reporter
-            .conditions::<ChecksumRun>(meta, &conditions)
-            .await
-        {
-            Ok(StatusWrite::TooSoon(wait)) => Next::After(wait),
-            Ok(StatusWrite::Unchanged | StatusWrite::Written(_)) => Next::Await,
-            Err(error) => Next::Failed {
-                class: error.class(),
-                stamp: Stamp::of(meta),
-            },
-        }
+        failure::log::<ChecksumRun>(key, failure.class(), &failure);
+        let (meta, drafts) = (&invalid.metadata, status::failed(&failure));
+        let now = self.clock.wall();
+        failure::report_undecodable::<ChecksumRun>(&self.reporter, meta, &drafts, now).await
     }
 }
 
@@ -329,28 +316,7 @@ fn next(plan: &Plan, seen: &Seen, told: Option<&Next>, now: Timestamp) -> Next {
     let agents = seen.round.as_ref().and_then(|round| round.again);
     match [status, agents].into_iter().flatten().min() {
         None => plan.wake.map_or(Next::Await, Next::At),
-        Some(wait) => {
-            let soon = now + SignedDuration::try_from(wait).unwrap_or(SignedDuration::ZERO);
-            Next::At(plan.wake.map_or(soon, |wake| wake.min(soon)))
-        }
-    }
-}
-
-/// A lost race is part of normal life and not worth a line.
-fn log_failure(key: &Key, class: Class, error: &(dyn std::error::Error + 'static)) {
-    let error = chain(error);
-    match class {
-        Class::Conflict => debug!(run = %key, error, "somebody else was faster"),
-        Class::Transient | Class::Invalid | Class::Blocked => {
-            warn!(run = %key, error, "reconcile failed");
-        }
-    }
-}
-
-fn failed(class: Class, run: &ChecksumRun) -> Next {
-    Next::Failed {
-        class,
-        stamp: Stamp::of(run.meta()),
+        Some(wait) => Next::earlier(plan.wake, now, wait),
     }
 }
 

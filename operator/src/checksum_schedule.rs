@@ -10,22 +10,22 @@ pub mod status;
 use std::{sync::Arc, time::Duration};
 
 use crds::{
-    checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule, condition,
+    checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule,
     name::CHECKSUM_SCHEDULE_MANAGER as MANAGER,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::{ResourceExt, core::error_boundary::InvalidObject};
 use runtime::{clock::Clock, telemetry::chain};
-use tracing::{debug, info, warn};
+use tracing::info;
 
 use crate::{
     act::{self, Writer},
     class::Class,
     controller::Next,
+    failure,
     object::{Key, reference},
     received::Received,
     report::{Reporter, StatusWrite, Urgency},
-    requeue::Stamp,
     watch::Store,
 };
 use observe::{CachedRun, CachedSchedule, Started};
@@ -168,18 +168,18 @@ impl Context {
         now: Timestamp,
     ) -> Next {
         if let Err(failure) = outcome {
-            log_failure(&Key::of(schedule), failure.class(), failure);
+            failure::log::<ChecksumSchedule>(&Key::of(schedule), failure.class(), failure);
             if failure.class() == Class::Conflict {
                 // A lost race is no state of the object.
-                return failed(Class::Conflict, schedule);
+                return failure::again(Class::Conflict, &schedule.metadata);
             }
         }
         let told = self.tell(schedule, seen, outcome, now).await;
         match outcome {
             Err(failure) if failure.class() == Class::Invalid => told.unwrap_or(Next::Await),
-            Err(failure) => failed(failure.class(), schedule),
+            Err(failure) => failure::again(failure.class(), &schedule.metadata),
             Ok(plan) => match told {
-                Some(Next::After(wait)) if !wait.is_zero() => earlier(plan.wake, now, wait),
+                Some(Next::After(wait)) if !wait.is_zero() => Next::earlier(plan.wake, now, wait),
                 Some(next) => next,
                 None => self.prune(schedule, plan, now).await,
             },
@@ -218,8 +218,8 @@ impl Context {
                 Some(Next::After(Duration::ZERO))
             }
             Err(error) => {
-                log_failure(&Key::of(schedule), error.class(), &error);
-                Some(failed(error.class(), schedule))
+                failure::log::<ChecksumSchedule>(&Key::of(schedule), error.class(), &error);
+                Some(failure::again(error.class(), &schedule.metadata))
             }
         }
     }
@@ -228,8 +228,8 @@ impl Context {
     async fn prune(&self, schedule: &ChecksumSchedule, plan: &Plan, now: Timestamp) -> Next {
         for doomed in &plan.prune {
             if let Err(error) = self.delete_run(schedule, doomed).await {
-                log_failure(&Key::of(schedule), error.class(), &error);
-                return earlier(plan.wake, now, PRUNE_AGAIN);
+                failure::log::<ChecksumSchedule>(&Key::of(schedule), error.class(), &error);
+                return Next::earlier(plan.wake, now, PRUNE_AGAIN);
             }
         }
         plan.wake.map_or(Next::Await, Next::At)
@@ -237,46 +237,10 @@ impl Context {
 
     async fn report_undecodable(&self, key: &Key, invalid: &InvalidObject) -> Next {
         let failure = Failure::Undecodable(invalid.error.clone());
-        log_failure(key, failure.class(), &failure);
-        let meta = &invalid.metadata;
-        let drafts = status::failed(&failure);
-        let conditions = condition::merge(&[], &drafts, meta.generation, self.clock.wall());
-        match self
-            .reporter
-            .conditions::<ChecksumSchedule>(meta, &conditions)
-            .await
-        {
-            Ok(StatusWrite::TooSoon(wait)) => Next::After(wait),
-            Ok(StatusWrite::Unchanged | StatusWrite::Written(_)) => Next::Await,
-            Err(error) => Next::Failed {
-                class: error.class(),
-                stamp: Stamp::of(meta),
-            },
-        }
-    }
-}
-
-/// After `wait`, or when the plan wants to go on, whichever is first.
-fn earlier(wake: Option<Timestamp>, now: Timestamp, wait: Duration) -> Next {
-    let soon = now + SignedDuration::try_from(wait).unwrap_or(SignedDuration::ZERO);
-    Next::At(wake.map_or(soon, |wake| wake.min(soon)))
-}
-
-/// A lost race is part of normal life and not worth a line.
-fn log_failure(key: &Key, class: Class, error: &(dyn std::error::Error + 'static)) {
-    let error = chain(error);
-    match class {
-        Class::Conflict => debug!(schedule = %key, error, "somebody else was faster"),
-        Class::Transient | Class::Invalid | Class::Blocked => {
-            warn!(schedule = %key, error, "reconcile failed");
-        }
-    }
-}
-
-fn failed(class: Class, schedule: &ChecksumSchedule) -> Next {
-    Next::Failed {
-        class,
-        stamp: Stamp::of(&schedule.metadata),
+        failure::log::<ChecksumSchedule>(key, failure.class(), &failure);
+        let (meta, drafts) = (&invalid.metadata, status::failed(&failure));
+        let now = self.clock.wall();
+        failure::report_undecodable::<ChecksumSchedule>(&self.reporter, meta, &drafts, now).await
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runtime::clock::Clock;
 use tokio::{
     sync::Notify,
@@ -50,6 +50,14 @@ pub enum Next {
         /// What failed; another object or generation is tried at once.
         stamp: Stamp,
     },
+}
+
+impl Next {
+    /// After `wait`, or at `wake`, whichever is first.
+    pub fn earlier(wake: Option<Timestamp>, now: Timestamp, wait: Duration) -> Self {
+        let soon = now + SignedDuration::try_from(wait).unwrap_or(SignedDuration::ZERO);
+        Self::At(wake.map_or(soon, |wake| wake.min(soon)))
+    }
 }
 
 /// The way into a controller's queue. Cheap to clone; never blocks for long.

@@ -10,6 +10,7 @@ pub mod class;
 pub mod client;
 pub mod controller;
 pub mod definitions;
+pub mod failure;
 pub mod fleet;
 pub mod leader;
 pub mod metrics;

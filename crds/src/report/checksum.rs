@@ -161,6 +161,8 @@ pub struct CoordinatorReport {
     /// The files by what became of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<FileCounts>,
+    /// Files that were found so far, while they are listed.
+    pub listed: u64,
     /// Bytes of the files that are to be read.
     pub selected_bytes: u64,
     /// Bytes read so far and stored.

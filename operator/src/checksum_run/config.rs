@@ -10,6 +10,7 @@ use crds::{
         store::{EmbeddedStore, MysqlStore, RedisQueue},
     },
     name::{self, SCHEDULE_LABEL},
+    pattern,
     quantity::Size,
     report::{
         ConfigDocument, DOCUMENT_VERSION,
@@ -185,7 +186,7 @@ fn config(run: &ChecksumRun, key: &Key) -> Result<ChecksumConfig, Invalid> {
         run: key.to_string(),
         file_system: file_system(spec),
         root: root(&spec.source),
-        exclude: spec.source.exclude.clone(),
+        exclude: exclude(&spec.source)?,
         snapshot: snapshot(run),
         mode: spec.mode,
         sample_percent: spec.sample_percent,
@@ -211,6 +212,14 @@ fn config(run: &ChecksumRun, key: &Key) -> Result<ChecksumConfig, Invalid> {
         )?,
         tuning: tuning(spec)?,
     })
+}
+
+/// Agents would refuse the whole configuration for one pattern that they cannot read.
+fn exclude(source: &Source) -> Result<Vec<String>, Invalid> {
+    for pattern in &source.exclude {
+        pattern::read(pattern).map_err(|e| invalid("source.exclude", e))?;
+    }
+    Ok(source.exclude.clone())
 }
 
 fn bytes(field: &'static str, size: Option<&Size>) -> Result<Option<u64>, Invalid> {
@@ -307,5 +316,10 @@ mod tests {
         let run = run_with(json!({"ttlAfterFinished": "1 fortnight"}));
         let error = validate(&run).unwrap_err().to_string();
         assert!(error.starts_with("spec.ttlAfterFinished: "), "{error}");
+        let source =
+            json!({"persistentVolumeClaim": {"claimName": "home"}, "exclude": ["*.tmp", "[a"]});
+        let error = validate(&run_with(json!({"source": source}))).unwrap_err();
+        let expected = "spec.source.exclude: bad exclude pattern \"[a\": unclosed character class; missing ']'";
+        assert_eq!(error.to_string(), expected);
     }
 }

@@ -26,7 +26,7 @@ use super::{
     plan::{GOOD, Observed, Plan, Stage, Told},
     snapshot::Found,
 };
-use crate::{act, class::Class, fleet::Summary, report::EventDraft};
+use crate::{act, class::Class, failure, fleet::Summary, report::EventDraft};
 
 /// Lists in a status hold at most this many.
 const LIST_LIMIT: usize = 20;
@@ -245,19 +245,7 @@ fn ready_before(old: &ChecksumRunStatus) -> Status {
 
 /// The conditions of an object whose pass failed.
 pub fn failed(failure: &Failure) -> Vec<Draft> {
-    let reason = reason_of(failure);
-    let message = chain(failure);
-    let ready = Draft::new(READY, false, reason, message.clone());
-    let other = match failure.class() {
-        Class::Invalid => Draft::new(STALLED, true, reason, message),
-        Class::Transient | Class::Conflict | Class::Blocked => Draft::new(
-            RECONCILING,
-            true,
-            reason,
-            "trying again with growing pauses",
-        ),
-    };
-    vec![ready, other]
+    failure::drafts(failure.class(), reason_of(failure), chain(failure))
 }
 
 fn reason_of(failure: &Failure) -> &'static Reason {

@@ -7,7 +7,7 @@ use crds::{
     checksum_run::reason::VERIFIED,
     checksum_schedule::{ChecksumScheduleSpec, ChecksumScheduleStatus, ConcurrencyPolicy},
     cron::Cron,
-    name,
+    name, pattern,
 };
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
@@ -105,6 +105,10 @@ pub fn validate(spec: &ChecksumScheduleSpec) -> Result<Validated, Invalid> {
         .as_ref()
         .map(crds::duration::Duration::parse)
         .transpose();
+    for pattern in &spec.template.spec.source.exclude {
+        pattern::read(pattern)
+            .map_err(|e| invalid("template.spec.source.exclude")(e.to_string()))?;
+    }
     let limit = |number: i32| usize::try_from(number).unwrap_or(0);
     Ok(Validated {
         cron: spec

@@ -11,7 +11,7 @@ use crds::{
             SUSPENDED, WAITING,
         },
     },
-    condition::{self, Draft, READY, RECONCILING, Reason, STALLED, Status},
+    condition::{self, Draft, READY, Reason, Status},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -22,7 +22,7 @@ use super::{
     Failure,
     plan::{Ended, MISSED_LIMIT, Missed, Observed, Plan, Run, Waiting},
 };
-use crate::{act, class::Class, report::EventDraft};
+use crate::{act, class::Class, failure, report::EventDraft};
 
 /// Lists in a status hold at most this many.
 const LIST_LIMIT: usize = 20;
@@ -137,19 +137,7 @@ fn ready(plan: &Plan, suspended: bool) -> Draft {
 
 /// The conditions of an object whose pass failed.
 pub fn failed(failure: &Failure) -> Vec<Draft> {
-    let reason = reason_of(failure);
-    let message = chain(failure);
-    let ready = Draft::new(READY, false, reason, message.clone());
-    let other = match failure.class() {
-        Class::Invalid => Draft::new(STALLED, true, reason, message),
-        Class::Transient | Class::Conflict | Class::Blocked => Draft::new(
-            RECONCILING,
-            true,
-            reason,
-            "trying again with growing pauses",
-        ),
-    };
-    vec![ready, other]
+    failure::drafts(failure.class(), reason_of(failure), chain(failure))
 }
 
 fn reason_of(failure: &Failure) -> &'static Reason {
@@ -257,7 +245,7 @@ fn about_run(warning: bool, reason: &'static Reason, run: &str, note: String) ->
 
 #[cfg(test)]
 mod tests {
-    use crds::condition::find;
+    use crds::condition::{RECONCILING, find};
 
     use super::{
         super::{fixture::schedule, plan},

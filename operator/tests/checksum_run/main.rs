@@ -8,9 +8,11 @@
 mod agent;
 mod snapshots;
 mod storage;
+mod stores;
 mod support;
+mod sweep;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use crds::{
     checksum_run::{
         ChecksumRun,
@@ -19,7 +21,6 @@ use crds::{
     name::{AGENT_TLS_SECRET, CA_SECRET},
     report::checksum::{CoordinatorReport, Explained},
 };
-use futures::{StreamExt, TryStreamExt, stream};
 use jiff::SignedDuration;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -29,8 +30,8 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use operator::controller::Next;
 use serde_json::{Value, json};
-use support::{Fault, SOON, World};
-use testbed::wait::eventually;
+use support::World;
+use sweep::remains;
 
 fn reading() -> CoordinatorReport {
     CoordinatorReport {
@@ -277,110 +278,6 @@ async fn a_run_that_nobody_can_end_is_cancelled_without_help() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_second_run_on_a_store_waits_for_the_first() -> Result<()> {
-    let world = World::new().await?;
-    let store = json!({"store": {"embedded": {"claimName": "shared"}}});
-    world.run("first", store.clone()).await?;
-    world.passes("first").await?;
-    world.run("second", store).await?;
-    world.passes("second").await?;
-    assert_eq!(
-        world.condition("second", "Ready").await?,
-        "False/StoreInUse"
-    );
-    let status = world.status("second").await?;
-    let ready = crds::condition::find(&status.conditions, "Ready").context("Ready")?;
-    assert!(
-        ready.message.contains("ChecksumRun first"),
-        "{}",
-        ready.message
-    );
-    assert_eq!(world.names::<Job>().await?, ["first-checksum"]);
-    world
-        .edit::<ChecksumRun>("first", json!({"spec": {"cancel": true}}))
-        .await?;
-    world.until("first", "Complete", "True/Cancelled").await?;
-    world.passes("second").await?;
-    assert_eq!(world.names::<Job>().await?, ["second-checksum"]);
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_store_that_exists_is_never_changed_and_stays() -> Result<()> {
-    let world = World::new().await?;
-    world.claim("mine").await?;
-    let before = world.get::<PersistentVolumeClaim>("mine").await?;
-    world
-        .run(
-            "r",
-            json!({"store": {"embedded": {"claimName": "mine", "size": "5Gi"}}}),
-        )
-        .await?;
-    world.run("s", json!({})).await?;
-    world.passes("r").await?;
-    world.passes("s").await?;
-    let after = world.get::<PersistentVolumeClaim>("mine").await?;
-    assert_eq!(after.spec, before.spec);
-    assert_eq!(after.metadata.labels, before.metadata.labels);
-    let made = world.get::<PersistentVolumeClaim>("s-store").await?;
-    assert_eq!(made.metadata.owner_references, None);
-    Ok(())
-}
-
-/// Of a coordinator that may not write to its store.
-fn refused() -> CoordinatorReport {
-    CoordinatorReport {
-        waiting: Some(Explained {
-            reason: "StoreRefused".into(),
-            message: "/store/home.sqlite: permission denied".into(),
-        }),
-        ..CoordinatorReport::default()
-    }
-}
-
-#[tokio::test]
-async fn a_store_that_belongs_to_root_is_made_writable_and_the_run_goes_on() -> Result<()> {
-    let mut world = World::new().await?;
-    world.run("r", json!({})).await?;
-    world.passes("r").await?;
-    let coordinator = world.start_coordinator("r").await?;
-    coordinator.report(&refused())?;
-    eventually("the coordinator to make way", SOON, async || {
-        world.pass("r").await?;
-        let jobs = world.names::<Job>().await?;
-        if jobs.contains(&"r-checksum".into()) {
-            let preparation = world.find::<Job>("r-checksum-store").await?;
-            let spec = preparation.and_then(|job| job.spec);
-            ensure!(spec.is_none_or(|spec| spec.suspend == Some(true)), "awake");
-        }
-        Ok((jobs == ["r-checksum-store"]).then_some(()))
-    })
-    .await?;
-    drop(coordinator);
-    // Whoever takes over knows how far it is.
-    world.replace_operator()?;
-    eventually("the store to be made writable", SOON, async || {
-        world.pass("r").await?;
-        let job = world.get::<Job>("r-checksum-store").await?;
-        let asleep = job.spec.and_then(|spec| spec.suspend);
-        Ok((asleep == Some(false)).then_some(()))
-    })
-    .await?;
-    assert_eq!(world.condition("r", "Ready").await?, "Unknown/Starting");
-    world.carry_out("r-checksum-store").await?;
-    world.passes("r").await?;
-    assert_eq!(
-        world.names::<Job>().await?,
-        ["r-checksum", "r-checksum-store"]
-    );
-    let coordinator = world.start_coordinator("r").await?;
-    coordinator.report(&refused())?;
-    world.until("r", "Ready", "False/StoreRefused").await?;
-    coordinator.report(&reading())?;
-    world.until("r", "Ready", "Unknown/Reading").await
-}
-
-#[tokio::test]
 async fn what_somebody_changed_is_put_right() -> Result<()> {
     let world = World::new().await?;
     credentials(&world).await?;
@@ -545,114 +442,4 @@ async fn an_unreadable_authority_is_replaced_and_agents_follow() -> Result<()> {
     let coordinator = world.start_coordinator("r").await?;
     coordinator.report(&reading())?;
     world.until("r", "Ready", "Unknown/Reading").await
-}
-
-/// How many lives are lived at once: they wait for the server more than they compute.
-const AT_ONCE: usize = 8;
-
-/// How far a life goes.
-#[derive(Clone, Copy, PartialEq)]
-enum Life {
-    /// Until there is a Job.
-    Beginning,
-    /// Until the end.
-    Whole,
-}
-
-async fn live(world: &World, run: &str, life: Life) -> Result<()> {
-    world.passes(run).await?;
-    if life == Life::Beginning {
-        world.pod(run, "checksum-coordinator").await?;
-        return world.passes(run).await;
-    }
-    let coordinator = world.start_coordinator(run).await?;
-    coordinator.report(&reading())?;
-    world.until(run, "Ready", "Unknown/Reading").await?;
-    world.passes(run).await?;
-    coordinator.report(&damaged())?;
-    world.until(run, "Complete", "True/DamageFound").await?;
-    world.end(coordinator, 0, &text(&damaged())?).await?;
-    world.passes(run).await
-}
-
-/// What a user can see afterwards, without what differs between any two lives.
-async fn remains(world: &World, run: &str) -> Result<Value> {
-    let mut status = world.status(run).await?;
-    for condition in &mut status.conditions {
-        condition.last_transition_time.0 = jiff::Timestamp::UNIX_EPOCH;
-        // It names a pod.
-        condition.message.clear();
-    }
-    let named = format!("{run}-checksum");
-    let job = world.get::<Job>(&named).await?;
-    let spec = job.spec.unwrap_or_default();
-    let config = world.get::<ConfigMap>(&named).await?;
-    let document = config.data.unwrap_or_default()["config.json"].clone();
-    let mut document: Value = serde_json::from_str(&document)?;
-    document["uid"] = Value::Null;
-    document["spec"]["run"] = Value::Null;
-    if let Some(snapshot) = document["spec"]["snapshot"].as_str() {
-        let (name, _) = snapshot.split_once('/').unwrap_or_default();
-        document["spec"]["snapshot"] = name.into();
-    }
-    let workers = world.find::<Deployment>(&format!("{named}-worker")).await?;
-    let keys = world.find::<Secret>(&named).await?;
-    let keys: Option<Vec<_>> = keys.map(|s| s.data.unwrap_or_default().into_keys().collect());
-    Ok(json!({
-        "status": {"conditions": status.conditions, "state": status.state, "files": status.files, "corrupt": status.corrupt,
-            "started": status.start_time.is_some(), "completed": status.completion_time.is_some(), "workers": status.workers,
-            "progress": status.progress, "generation": status.observed_generation},
-        "job": {"parallelism": spec.parallelism, "backoff": spec.backoff_limit, "containers": spec.template.spec.map(|p| p.containers),
-            "owners": job.metadata.owner_references.map(|owners| owners.len())},
-        "config": document,
-        "workers": workers.map(|w| w.spec.map(|spec| spec.replicas)),
-        "credentials": keys,
-        "claims": world.names::<PersistentVolumeClaim>().await?,
-        "secrets": world.names::<Secret>().await?,
-    }))
-}
-
-async fn prepared(fields: &Value) -> Result<World> {
-    let world = World::new().await?;
-    credentials(&world).await?;
-    world.run("r", fields.clone()).await?;
-    Ok(world)
-}
-
-async fn sweep(fields: Value, life: Life) -> Result<()> {
-    let undisturbed = prepared(&fields).await?;
-    live(&undisturbed, "r", life).await?;
-    let expected = remains(&undisturbed, "r").await?;
-    let requests = undisturbed.line.sent();
-    assert!(
-        requests > 10,
-        "a life of {requests} requests is too short to be a test"
-    );
-    let faults = [Fault::Unsent, Fault::Unanswered];
-    let cases = faults
-        .into_iter()
-        .flat_map(|fault| (1..=requests).map(move |request| (request, fault)));
-    let lives = stream::iter(cases).map(|(request, fault)| {
-        let (fields, expected) = (&fields, &expected);
-        async move {
-            let world = prepared(fields).await?;
-            world.line.spoil(request, fault);
-            let lived = live(&world, "r", life).await;
-            lived.with_context(|| format!("request {request} was {fault:?}"))?;
-            let remains = remains(&world, "r").await?;
-            assert_eq!(remains, *expected, "after request {request} was {fault:?}");
-            anyhow::Ok(())
-        }
-    });
-    lives.buffer_unordered(AT_ONCE).try_collect::<()>().await
-}
-
-#[tokio::test]
-async fn failing_at_any_request_of_a_beginning_ends_in_the_same_state() -> Result<()> {
-    sweep(json!({}), Life::Beginning).await
-}
-
-#[tokio::test]
-async fn failing_at_any_request_of_a_run_with_workers_ends_in_the_same_state() -> Result<()> {
-    sweep(distributed(), Life::Whole).await
 }

@@ -19,9 +19,10 @@ use std::time::Duration;
 use testbed::{Kubernetes, SharedStore, Snapshots, repository_crds, wait::eventually};
 
 use super::{
-    AT_ONCE, damaged, remains,
+    damaged,
     storage::{Driver, Storage},
     support::{Fault, World},
+    sweep::{AT_ONCE, remains},
     text,
 };
 

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use globset::{Candidate, Glob, GlobBuilder, GlobSet, GlobSetBuilder};
+use crds::pattern;
+pub use crds::pattern::BadPattern;
+use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
 
 /// Patterns of paths to leave out. One without a slash is matched with every name; one with a slash with the whole path from
 /// the root. `*` and `?` stay within a name, `**` does not. Limit: in a pattern with a slash, a class that has a slash in
@@ -14,26 +16,13 @@ pub struct Excludes {
     paths: GlobSet,
 }
 
-/// A pattern that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("bad exclude pattern {pattern:?}: {why}")]
-pub struct BadPattern {
-    /// As it was given.
-    pub pattern: String,
-    /// What is wrong with it.
-    pub why: String,
-}
-
 impl Excludes {
-    /// Reads the patterns. A leading slash is allowed, and anchors like any other.
+    /// Reads the patterns.
     pub fn new<P: AsRef<str>>(patterns: impl IntoIterator<Item = P>) -> Result<Self, BadPattern> {
         let (mut names, mut paths) = (Vec::new(), Vec::new());
         for pattern in patterns {
             let pattern = pattern.as_ref();
-            let glob = read(pattern).map_err(|why| BadPattern {
-                pattern: pattern.to_owned(),
-                why,
-            })?;
+            let glob = pattern::read(pattern)?;
             if pattern.contains('/') {
                 &mut paths
             } else {
@@ -73,28 +62,6 @@ impl Excludes {
 
 fn candidate(path: &[u8]) -> Candidate<'_> {
     Candidate::new(OsStr::from_bytes(path))
-}
-
-fn read(pattern: &str) -> Result<Glob, String> {
-    let anchored = pattern.strip_prefix('/').unwrap_or(pattern);
-    if anchored.is_empty() {
-        return Err("it is empty".into());
-    }
-    if anchored.ends_with('/') {
-        return Err(
-            "it ends with a slash: a folder is meant without one, what is in it with `/**`".into(),
-        );
-    }
-    if anchored
-        .split('/')
-        .any(|part| matches!(part, "" | "." | ".."))
-    {
-        return Err("it has an empty, `.` or `..` part, which no path has".into());
-    }
-    GlobBuilder::new(anchored)
-        .literal_separator(true)
-        .build()
-        .map_err(|error| error.kind().to_string())
 }
 
 fn together(globs: &[Glob]) -> Result<GlobSet, BadPattern> {

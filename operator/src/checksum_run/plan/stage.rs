@@ -241,7 +241,7 @@ fn working(report: &CoordinatorReport) -> Told {
                 files.total - files.not_selected
             )
         }
-        Some(RunState::MetadataSync) => format!("{} files are listed", files.total),
+        Some(RunState::MetadataSync) => format!("{} files are listed", report.listed),
         Some(_) | None => reason.meaning.into(),
     };
     told(reason, message)

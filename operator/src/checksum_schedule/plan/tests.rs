@@ -468,6 +468,10 @@ fn a_spec_that_cannot_be_read_names_its_field() {
             |spec| spec.time_zone.0 = "Mars/Olympus".into(),
             "spec.timeZone: \"Mars/Olympus\" is not in the IANA time zone database; use a name like Europe/Berlin or UTC",
         ),
+        (
+            |spec| spec.template.spec.source.exclude = vec!["cache/".into()],
+            "spec.template.spec.source.exclude: bad exclude pattern \"cache/\": it ends with a slash: a folder is meant without one, what is in it with `/**`",
+        ),
     ] {
         let mut spec = schedule().spec;
         change(&mut spec);

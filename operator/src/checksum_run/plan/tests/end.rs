@@ -1,0 +1,104 @@
+//! Runs that are cancelled, over, or whose time is over.
+
+use super::*;
+
+#[test]
+fn a_run_that_is_cancelled_before_it_began_is_over_at_once() {
+    let run = validated(json!({"cancel": true}));
+    let waiting = Observed {
+        source: None,
+        ..seen()
+    };
+    for seen in [seen(), waiting] {
+        let plan = plan(&run, &seen, now());
+        assert_eq!(
+            (stage_of(&plan).0, stage_of(&plan).1),
+            ("Ended", "Cancelled")
+        );
+        assert_eq!(writes(&plan), [] as [&str; 0]);
+    }
+}
+
+#[test]
+fn a_coordinator_that_can_ends_a_cancelled_run_itself() {
+    let run = validated(json!({"cancel": true}));
+    for pod in [working_pod(reading()), coordinator()] {
+        let plan = plan(&run, &with_pod(pod), now());
+        assert_eq!(
+            writes(&plan),
+            ["config"],
+            "it must hear of it after a crash, too"
+        );
+    }
+}
+
+#[test]
+fn a_coordinator_that_cannot_end_a_cancelled_run_is_removed() {
+    let run = validated(json!({"cancel": true}));
+    let waiting = CoordinatorReport {
+        waiting: Some(explained("StoreUnreachable")),
+        ..CoordinatorReport::default()
+    };
+    let stuck = [
+        working_pod(waiting),
+        Pod {
+            started: false,
+            ..coordinator()
+        },
+        Pod {
+            silent_since: Some(at("2026-11-16T03:58:00Z")),
+            ..working_pod(reading())
+        },
+        exited(2, "panic"),
+    ];
+    for pod in stuck {
+        let plan = plan(&run, &with_pod(pod.clone()), now());
+        assert_eq!(plan.remove, [Doomed::Job("job-uid".into())], "{pod:?}");
+        let mut gone = with_pod(pod);
+        gone.job = None;
+        gone.pods.clear();
+        assert_eq!(stage_of(&super::plan(&run, &gone, now())).1, "Cancelled");
+    }
+}
+
+#[test]
+fn a_cancelled_run_is_not_over_while_a_pod_is_alive() {
+    let mut seen = with_pod(working_pod(reading()));
+    seen.job = None;
+    let plan = plan(&validated(json!({"cancel": true})), &seen, now());
+    assert_eq!(stage_of(&plan).0, "Working");
+}
+
+#[test]
+fn after_the_end_workers_go_and_the_job_stays() {
+    let seen = Observed {
+        workers: Some(made("workers-uid", None)),
+        ..ended(
+            with_pod(working_pod(finished("Verified"))),
+            &reason::VERIFIED,
+        )
+    };
+    let plan = plan(&validated(distributed()), &seen, now());
+    assert_eq!(plan.stage, Stage::Over);
+    assert_eq!(writes(&plan), ["remove"]);
+    assert_eq!(plan.remove, [Doomed::Workers("workers-uid".into())]);
+    assert_eq!((plan.expired, plan.wake), (false, None));
+}
+
+#[test]
+fn a_run_is_deleted_when_its_time_is_over_and_not_before() {
+    let run = validated(json!({"ttlAfterFinished": "1h"}));
+    let seen = ended(seen(), &reason::VERIFIED);
+    let before = plan(&run, &seen, at("2026-11-16T04:59:59Z"));
+    assert_eq!(
+        (before.expired, before.wake),
+        (false, Some(at("2026-11-16T05:00:00Z")))
+    );
+    assert!(plan(&run, &seen, at("2026-11-16T05:00:00Z")).expired);
+}
+
+#[test]
+fn a_live_volume_has_no_snapshot_to_stop_after() {
+    let plan = plan(&validated(json!({"stopAfter": "Snapshot"})), &seen(), now());
+    assert_eq!((stage_of(&plan).0, stage_of(&plan).1), ("Ended", "Stopped"));
+}
