@@ -129,7 +129,7 @@ async fn local(args: &Local) -> Result<u8, Error> {
         if let Some(snapshots) = FileSystem::find(&args.gpfs, &args.path, &shared).await? {
             return snapshot::run(&snapshots, job, &store, what, unresolved, &shared).await;
         }
-        let run = engine::begin(&store, &what, unresolved).await?;
+        let run = snapshot::begin_without(&store, &what, unresolved).await?;
         Ok(engine::run(&job, &store, run, &shared).await?)
     };
     let telling = progress::tell(&shared, args.output, args.quiet);
@@ -183,6 +183,9 @@ async fn tell(output: Output, store: &Location, ended: &Ended) -> Result<u8, Err
             for problem in &problems {
                 write!(out, "{}", report::problem_json(problem))?;
             }
+            for problem in &ended.problems.first {
+                write!(out, "{}", report::unlisted_json(problem))?;
+            }
             write!(out, "{}", report::run_json(&ended.run))?;
         }
     }
@@ -213,8 +216,8 @@ async fn report(args: &Report) -> Result<u8, Error> {
         }
         Format::Manifest => return manifest(&view).await,
     }
-    let damaged = view.warnings(false, ALL).await?;
-    Ok(u8::from(!damaged.is_empty()))
+    // What somebody has taken note of is told, but no news.
+    Ok(u8::from(view.open_warnings().await? > 0))
 }
 
 async fn report_text(view: &View, all: bool) -> Result<(), Error> {
@@ -372,7 +375,9 @@ async fn take_over(args: &TakeOver) -> Result<u8, Error> {
 async fn abort(of: &StoreOf) -> Result<u8, Error> {
     let store = Store::open(&stores::existing(of)?, 1).await?;
     if let Some(run) = store.view().last_run().await? {
+        let left = report::left_snapshot(&run);
         engine::abort(&store, run, None).await?;
+        io::stdout().write_all(left.unwrap_or_default().as_bytes())?;
     }
     Ok(0)
 }

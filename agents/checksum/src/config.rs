@@ -179,7 +179,7 @@ impl Told {
         let file_system = self.config.file_system.clone();
         match &self.config.store {
             StoreConfig::Embedded {} => Ok(Location::Sqlite {
-                path: folders.store_folder.join(format!("{file_system}.sqlite")),
+                path: folders.store_folder.join(store_file(&file_system)),
                 file_system,
             }),
             StoreConfig::Mysql(server) => Ok(Location::Mysql {
@@ -206,6 +206,17 @@ impl Told {
         let total = config.max_throughput.unwrap_or(0);
         shared.total_limit.store(total, Ordering::Relaxed);
     }
+}
+
+/// The file of an embedded store. Others beside it have longer names yet, and a folder takes 255 bytes.
+fn store_file(file_system: &str) -> String {
+    const LONGEST: usize = 200;
+    if file_system.len() <= LONGEST {
+        return format!("{file_system}.sqlite");
+    }
+    let begin = &file_system[..file_system.floor_char_boundary(LONGEST)];
+    let digest = blake3::hash(file_system.as_bytes()).to_hex();
+    format!("{begin}-{}.sqlite", &digest[..16])
 }
 
 fn missing(error: &io::Error) -> Explained {
@@ -236,4 +247,19 @@ pub(crate) fn secret(folder: &Path, name: &str) -> io::Result<String> {
         io::Error::new(error.kind(), what)
     })?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_embedded_store_is_named_after_its_file_system_as_far_as_folders_allow() {
+        assert_eq!(store_file("home"), "home.sqlite");
+        assert_eq!(store_file(&"a".repeat(200)).len(), 207);
+        let [one, other] = ["x", "y"].map(|it| store_file(&("a".repeat(252) + it)));
+        assert!(one.len() + ".listing".len() < 255, "{one}");
+        assert_ne!(one, other);
+        assert!(one.starts_with(&"a".repeat(200)));
+    }
 }

@@ -105,6 +105,9 @@ pub enum Error {
     /// A run that was begun another way.
     #[error("run {0} was begun without a snapshot: go on with it without --gpfs, or give it up")]
     NoSnapshot(i64),
+    /// The same the other way round.
+    #[error("run {0} reads a snapshot: go on with it with --gpfs, or give it up")]
+    HasSnapshot(i64),
     /// All is to end.
     #[error("stopped; --resume goes on")]
     Stopped,

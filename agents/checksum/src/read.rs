@@ -431,6 +431,39 @@ mod tests {
     }
 
     #[test]
+    fn paths_at_the_border_of_what_the_kernel_takes_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let name = "d".repeat(255);
+        let mut at = fs::openat(CWD, folder.path(), FOLDER, Mode::empty()).unwrap();
+        let mut path = String::new();
+        for _ in 0..15 {
+            fs::mkdirat(&at, name.as_str(), Mode::RWXU).unwrap();
+            at = fs::openat(&at, name.as_str(), FOLDER, Mode::empty()).unwrap();
+            path = path + &name + "/";
+        }
+        fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
+        for length in [PATH_MAX - 1, PATH_MAX, PATH_MAX + 1] {
+            let rest = length - path.len();
+            let file = if rest > 255 {
+                format!("d/{}", "f".repeat(rest - 2))
+            } else {
+                "f".repeat(rest)
+            };
+            let flags = OFlags::CREATE | OFlags::WRONLY;
+            let opened = fs::openat(&at, file.as_str(), flags, Mode::RUSR).unwrap();
+            rustix::io::write(opened, &length.to_le_bytes()).unwrap();
+            let path = format!("{path}{file}");
+            assert_eq!(path.len(), length);
+            let Reading::Read { digests, .. } = read(&root, &task(&root, path.as_bytes())) else {
+                panic!("{length} bytes: not read");
+            };
+            let expected = Algorithm::ALL.map(|it| it.digest(&length.to_le_bytes()));
+            assert_eq!(digests, expected);
+        }
+    }
+
+    #[test]
     fn reading_stops_in_the_middle_of_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();

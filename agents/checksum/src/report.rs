@@ -102,6 +102,10 @@ pub fn run_text(run: &Run) -> String {
         "\n  {deleted} gone since the last run, {} read",
         size(bytes_read)
     );
+    if run.unlisted > 0 {
+        let example = run.unlisted_example.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "  {} not listed, such as {example}", run.unlisted);
+    }
     text
 }
 
@@ -125,7 +129,7 @@ pub fn warnings_text(warnings: &[WarningRow]) -> String {
             algorithm = expected.algorithm,
         );
     }
-    and_more(&mut text, warnings.len());
+    and_more(&mut text, warnings.len(), STORED);
     text
 }
 
@@ -135,7 +139,7 @@ pub fn problems_text(problems: &[Problem]) -> String {
     for Problem { path, outcome, why } in problems.iter().take(TOLD) {
         let _ = writeln!(text, "{outcome}: {path}\n  {why}");
     }
-    and_more(&mut text, problems.len());
+    and_more(&mut text, problems.len(), STORED);
     text
 }
 
@@ -145,21 +149,37 @@ pub fn unlisted_text(problems: &list::Problems) -> String {
     for list::Problem { path, what } in problems.first.iter().take(TOLD) {
         let _ = writeln!(text, "not listed: {path}\n  {what}");
     }
+    let total = usize::try_from(problems.total).unwrap_or(usize::MAX);
+    let first = list::Problems::TOLD;
+    // The store keeps their number, and one of them.
     and_more(
         &mut text,
-        usize::try_from(problems.total).unwrap_or(usize::MAX),
+        total,
+        &format!("local --output json tells the first {first}"),
     );
     text
 }
 
-fn and_more(text: &mut String, total: usize) {
+/// What a store keeps can be asked for later.
+const STORED: &str = "report --format json tells all";
+
+fn and_more(text: &mut String, total: usize, where_from: &str) {
     if total > TOLD {
-        let _ = writeln!(
-            text,
-            "and {} more: report --format json tells all",
-            total - TOLD
-        );
+        let _ = writeln!(text, "and {} more: {where_from}", total - TOLD);
     }
+}
+
+/// A snapshot that a run of `local` leaves behind when it is given up where nobody can delete it.
+pub fn left_snapshot(run: &Run) -> Option<String> {
+    let name = run.what.snapshot.as_deref()?;
+    // Whoever runs for others has his snapshots deleted by them.
+    let is_left = run.what.owner.is_none() && !run.state.is_resolved();
+    is_left.then(|| {
+        format!(
+            "the snapshot {name} of run {} stays: mmdelsnapshot FILESYSTEM {name} deletes it\n",
+            run.id
+        )
+    })
 }
 
 fn mode(mode: Mode) -> String {
@@ -200,6 +220,9 @@ enum Line<'a> {
         began: String,
         ended: Option<String>,
         complete: bool,
+        unlisted: i64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        unlisted_example: Option<&'a str>,
         #[serde(flatten)]
         counts: Counts,
         not_selected: i64,
@@ -222,6 +245,10 @@ enum Line<'a> {
         outcome: &'a str,
         why: &'a str,
     },
+    Unlisted {
+        path: String,
+        why: &'a str,
+    },
 }
 
 fn line(line: &Line<'_>) -> String {
@@ -240,6 +267,8 @@ pub fn run_json(run: &Run) -> String {
         began: run.began.to_string(),
         ended: run.ended.map(|it| it.to_string()),
         complete: run.complete,
+        unlisted: run.unlisted,
+        unlisted_example: run.unlisted_example.as_deref(),
         counts: run.counts,
         not_selected: run.counts.not_selected(),
         remaining: run.counts.remaining(),
@@ -268,6 +297,14 @@ pub fn problem_json(problem: &Problem) -> String {
         path: problem.path.to_string(),
         outcome: &problem.outcome,
         why: &problem.why,
+    })
+}
+
+/// What could not be listed, for programs.
+pub fn unlisted_json(problem: &list::Problem) -> String {
+    line(&Line::Unlisted {
+        path: problem.path.to_string(),
+        why: &problem.what,
     })
 }
 
@@ -332,6 +369,25 @@ fn escape(path: &RelativePath) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_told_is_promised_only_where_it_can_be_found() {
+        let problem = list::Problem {
+            path: RelativePath::new(*b"folder"),
+            what: "permission denied (folder not listed)".into(),
+        };
+        let problems = |total: usize| list::Problems {
+            total: total as u64,
+            first: vec![problem.clone(); total.min(list::Problems::TOLD)],
+        };
+        let few = unlisted_text(&problems(TOLD));
+        assert_eq!(few.matches("not listed: folder\n").count(), TOLD);
+        assert!(!few.contains("more"), "{few}");
+        let many = unlisted_text(&problems(1000));
+        let last = many.lines().last();
+        let expected = "and 980 more: local --output json tells the first 100";
+        assert_eq!(last, Some(expected));
+    }
 
     #[test]
     fn sizes_are_told_with_three_digits() {

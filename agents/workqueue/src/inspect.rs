@@ -12,6 +12,9 @@ use crate::{Client, Error, Namespace, scripts};
 /// its jobs go to others: it is better to plan for a pool that is gone than to forget one that is not.
 pub const LIVE_FOR: Duration = Duration::from_secs(30);
 
+/// How long a queue stays paused that is [held](Inspector::hold) only once.
+pub const HELD_FOR: Duration = Duration::from_mins(1);
+
 /// So many members of a set are looked at in one step.
 const PAGE: u64 = 500;
 
@@ -171,6 +174,24 @@ impl Inspector {
         self.client
             .query(command.arg(self.namespace.paused(name)))
             .await
+    }
+
+    /// Pauses jobs of that name for somebody, until they [let go](Self::let_go) or [`HELD_FOR`] has passed: who dies
+    /// holds nobody up for ever. Whoever wants the pause to last holds again in time; while somebody else has paused the
+    /// queue nothing changes.
+    pub async fn hold(&self, name: &str, by: &str) -> Result<(), Error> {
+        check_name(name)?;
+        let mut call = scripts::HOLD.prepare_invoke();
+        call.key(self.namespace.paused(name));
+        call.arg(by).arg(HELD_FOR.as_secs());
+        self.client.run::<u64>(&call).await.map(drop)
+    }
+
+    /// Ends what they [hold](Self::hold), and no pause of anybody else.
+    pub async fn let_go(&self, name: &str, by: &str) -> Result<(), Error> {
+        let mut call = scripts::LET_GO.prepare_invoke();
+        call.key(self.namespace.paused(name)).arg(by);
+        self.client.run::<u64>(&call).await.map(drop)
     }
 
     /// Whether jobs of that name are not taken.

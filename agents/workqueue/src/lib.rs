@@ -47,7 +47,7 @@ pub use self::client::Client;
 pub use self::config::{Config, Published};
 pub use self::enqueue::{Enqueued, Enqueuer, MOST_AT_ONCE, NewJob};
 pub use self::error::Error;
-pub use self::inspect::{Counts, Inspector, LIVE_FOR, LivePool};
+pub use self::inspect::{Counts, HELD_FOR, Inspector, LIVE_FOR, LivePool};
 pub use self::job::{Args, Job, Undecodable};
 pub use self::keys::Namespace;
 pub use self::options::{Options, Tls};

@@ -22,4 +22,6 @@ pub(crate) static MEND: LazyLock<Script> = script!("mend");
 pub(crate) static DUE: LazyLock<Script> = script!("due");
 pub(crate) static REQUEUE: LazyLock<Script> = script!("requeue");
 pub(crate) static COUNTS: LazyLock<Script> = script!("counts");
+pub(crate) static HOLD: LazyLock<Script> = script!("hold");
+pub(crate) static LET_GO: LazyLock<Script> = script!("let_go");
 pub(crate) static PUBLISH: LazyLock<Script> = script!("publish");

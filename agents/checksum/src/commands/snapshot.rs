@@ -6,6 +6,7 @@
 //! whoever goes on with the run, or gives it up, finds it.
 
 use std::fs;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use jiff::Timestamp;
 use super::Error;
 use crate::engine::{self, Ended, Job, Shared, Unresolved};
 use crate::gpfs::{self, FileSystem};
+use crate::report;
 use crate::state::State;
 use crate::store::{NewRun, Run, Store, beside};
 
@@ -45,6 +47,25 @@ pub(super) async fn run(
         snapshots.delete(&name).await?;
     }
     ended
+}
+
+/// A run over the files as they are. One that reads a snapshot can only be given up here, and its snapshot stays.
+pub(super) async fn begin_without(
+    store: &Store,
+    what: &NewRun,
+    unresolved: Unresolved,
+) -> Result<Run, Error> {
+    let earlier = store.view().last_run().await?;
+    let earlier = earlier.filter(|run| !run.state.is_resolved());
+    if let (Some(run), Unresolved::Resume) = (&earlier, unresolved)
+        && run.what.snapshot.is_some()
+    {
+        return Err(gpfs::Error::HasSnapshot(run.id).into());
+    }
+    let run = engine::begin(store, what, unresolved).await?;
+    let left = earlier.as_ref().and_then(report::left_snapshot);
+    io::stderr().write_all(left.unwrap_or_default().as_bytes())?;
+    Ok(run)
 }
 
 async fn read(

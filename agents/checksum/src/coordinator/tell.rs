@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -103,7 +104,7 @@ impl Teller {
                     asked = Some((run.counts.corrupt, now));
                 }
                 let read = run.counts.bytes_read.cast_unsigned();
-                let here = shared.bytes.load(std::sync::atomic::Ordering::Relaxed);
+                let here = shared.bytes.load(Ordering::Relaxed);
                 let rate = rate.observe(now, here.max(read));
                 self.tell(&run, shared, rate);
             }
@@ -113,13 +114,9 @@ impl Teller {
 
     fn tell(&self, run: &Run, shared: &Shared, rate: u64) {
         self.metrics.observe(run, shared);
-        let queued = shared.queued.load(std::sync::atomic::Ordering::Relaxed);
         self.change(|report| {
             fill(report, run);
-            let trouble = shared.queue_trouble().clone();
-            report.waiting = trouble.map(|words| explained(reason::QUEUE_UNREACHABLE.name, words));
-            report.bytes_per_second = rate;
-            report.queued = queued;
+            fill_live(report, shared, rate);
         });
     }
 
@@ -206,6 +203,15 @@ fn fill(report: &mut CoordinatorReport, run: &Run) {
     report.unlisted_example = run.unlisted_example.as_deref().map(|it| cut(it, 1000));
 }
 
+/// What only the process knows.
+fn fill_live(report: &mut CoordinatorReport, shared: &Shared, rate: u64) {
+    let trouble = shared.queue_trouble().clone();
+    report.waiting = trouble.map(|words| explained(reason::QUEUE_UNREACHABLE.name, words));
+    report.bytes_per_second = rate;
+    report.listed = shared.listed.load(Ordering::Relaxed);
+    report.queued = shared.queued.load(Ordering::Relaxed);
+}
+
 fn state(state: State) -> RunState {
     match state {
         State::Initialised => RunState::Initialised,
@@ -281,6 +287,22 @@ mod tests {
         assert!(text.len() <= MESSAGE);
         let read: CoordinatorReport = serde_json::from_str(&text).unwrap();
         assert_eq!(read.result.unwrap().reason, "DamageFound");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "needs some instant to begin at")]
+    fn files_are_told_while_they_are_listed() {
+        let shared = Shared::new(None, std::time::Instant::now());
+        shared.listed.store(1234, Ordering::Relaxed);
+        shared.queued.store(5, Ordering::Relaxed);
+        let mut report = CoordinatorReport::default();
+        fill_live(&mut report, &shared, 77);
+        assert_eq!((report.listed, report.queued), (1234, 5));
+        assert_eq!((report.bytes_per_second, &report.waiting), (77, &None));
+        *shared.queue_trouble() = Some("away".into());
+        fill_live(&mut report, &shared, 0);
+        let waiting = report.waiting.unwrap();
+        assert_eq!(waiting.reason, reason::QUEUE_UNREACHABLE.name);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,6 +5,8 @@
 //! Reading by others: packs go to a queue, and what workers found comes back. Only the store counts: what is lost on the way
 //! is sent again, and a queue that is away is waited for.
 
+mod monitor;
+mod send;
 mod source;
 
 use std::convert::Infallible;
@@ -17,16 +19,17 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
+use workqueue::{Enqueuer, Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
 
 use super::work::give_up;
 use super::{Error, Job, Shared};
 use crate::judge::Reading;
-use crate::queue::{COMPUTE, Contact, LIMIT, Queue, payload};
+use crate::queue::{COMPUTE, Contact, Queue, payload};
 use crate::schedule::{Schedule, Seen};
 use crate::split::Pieces;
 use crate::store::{FileResult, Run, Store};
 use crate::wire::BackPack;
+use send::{Line, send};
 use source::Source;
 
 /// Rows that are asked for at once.
@@ -39,11 +42,6 @@ const LOOK: Duration = Duration::from_secs(1);
 const LOOKS: usize = 3;
 /// How long a run waits for results while others keep the queue busy, before it sends again what is missing.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// Results that wait: beyond the first, no more packs are given out until there are fewer than the second.
-const HIGH_WATER: u64 = 10_000;
-const LOW_WATER: u64 = 1000;
-/// How often limits and pauses are looked at.
-const MONITOR: Duration = Duration::from_secs(2);
 /// A worker waits at most so long before it looks for results again.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -94,14 +92,16 @@ pub(super) async fn work(
 /// Removes all that a run has left in the queue. Best effort: a queue that is away has nothing of value.
 pub async fn clean_up(queue: &Queue) {
     let inspector = queue.inspector();
-    let _ = inspector.unpause(COMPUTE).await;
+    let _ = inspector.let_go(COMPUTE, &queue.results()).await;
     let _ = inspector.remove(&queue.results()).await;
     let _ = queue.published().delete().await;
-    if inspector
-        .counts(COMPUTE)
-        .await
-        .is_ok_and(|it| it.is_drained())
-    {
+    // Packs of others who share the queue stay, and so does a pause of theirs.
+    let unused = async {
+        let is_held = inspector.is_paused(COMPUTE).await?;
+        let is_drained = inspector.counts(COMPUTE).await?.is_drained();
+        Ok::<_, workqueue::Error>(is_drained && !is_held)
+    };
+    if unused.await.unwrap_or(false) {
         let _ = inspector.remove(COMPUTE).await;
     }
 }
@@ -115,6 +115,24 @@ struct Remote<'a> {
     contact: Contact,
     /// Of large files. Who goes on with the run reads them again.
     pieces: Mutex<Pieces>,
+}
+
+/// Packs of this run, on their way to the queue.
+struct Production<'a> {
+    source: Source<'a>,
+    enqueuer: Enqueuer,
+}
+
+impl Line for Production<'_> {
+    type Pack = NewJob;
+
+    async fn next(&mut self) -> Result<Option<NewJob>, Error> {
+        self.source.next().await
+    }
+
+    async fn push(&self, packs: Vec<NewJob>) -> Result<(), workqueue::Error> {
+        self.enqueuer.enqueue_many(packs).await.map(|_| ())
+    }
 }
 
 impl Remote<'_> {
@@ -147,10 +165,13 @@ impl Remote<'_> {
 
     /// Enqueues all that is still to be read, no faster than it is consumed.
     async fn produce(&self, run: &Run) -> Result<(), Error> {
-        let (inspector, enqueuer) = (self.queue.inspector(), self.queue.enqueuer());
+        let inspector = self.queue.inspector();
         let mut schedule = Schedule::default();
-        let mut source = Source::new(self, run);
-        let mut waiting: Vec<NewJob> = Vec::new();
+        let mut line = Production {
+            source: Source::new(self, run),
+            enqueuer: self.queue.enqueuer(),
+        };
+        let mut held = Vec::new();
         let (began, mut added) = (Instant::now(), 0);
         while !self.shared.is_stopped() {
             let looked = async {
@@ -172,25 +193,14 @@ impl Remote<'_> {
                 was_empty: length == 0 && added > 0,
             };
             let decision = schedule.step(began.elapsed(), seen);
-            let wanted = usize::try_from(decision.target.saturating_sub(length)).unwrap_or(0);
-            let wanted = wanted.min(workqueue::MOST_AT_ONCE);
-            while waiting.len() < wanted
-                && let Some(pack) = source.next().await?
-            {
-                waiting.push(pack);
-            }
-            added = 0;
-            if waiting.is_empty() && wanted > 0 {
+            let wanted = decision.target.saturating_sub(length);
+            let sent = send(&mut line, &mut held, wanted).await?;
+            added = sent.packs;
+            if sent.is_all {
                 return Ok(());
             }
-            if !waiting.is_empty() {
-                match enqueuer.enqueue_many(waiting.clone()).await {
-                    Ok(sent) => {
-                        added = sent.len() as u64;
-                        waiting.clear();
-                    }
-                    Err(error) => self.trouble(&error).await,
-                }
+            if let Some(error) = sent.trouble {
+                self.trouble(&error).await;
             }
             sleep(decision.wait).await;
         }
@@ -212,17 +222,19 @@ impl Remote<'_> {
             let looked = async {
                 let packs = inspector.counts(COMPUTE).await?;
                 let results = inspector.counts(&self.queue.results()).await?;
-                Ok::<_, workqueue::Error>((packs, results, inspector.workers(COMPUTE).await?))
+                let workers = inspector.workers(COMPUTE).await?;
+                let is_held = inspector.is_paused(COMPUTE).await?;
+                Ok::<_, workqueue::Error>((packs, results, workers, is_held))
             };
             match looked.await {
-                Ok((packs, results, workers)) => {
+                Ok((packs, results, workers, is_held)) => {
                     self.shared.queued.store(packs.queued, Ordering::Relaxed);
                     let is_empty = packs.is_drained() && results.is_drained();
                     empty = if is_empty { empty + 1 } else { 0 };
-                    // A large file may take hours, and a worker that died gives its pack back by itself. Without workers
-                    // there is nobody to lose anything.
+                    // A large file may take hours, and a worker that died gives its pack back by itself. Without workers,
+                    // or while somebody holds packs back, there is nobody to lose anything.
                     let is_served = packs.in_progress + results.in_progress > 0;
-                    if is_served || workers == 0 {
+                    if is_served || workers == 0 || is_held {
                         moved = Instant::now();
                     }
                 }
@@ -315,48 +327,6 @@ impl Remote<'_> {
         Ok(())
     }
 
-    /// Publishes limits and pauses, until it is dropped.
-    async fn monitor(&self) -> Infallible {
-        let mut is_crowded = false;
-        loop {
-            match self.monitor_once(is_crowded).await {
-                Ok(crowded) => is_crowded = crowded,
-                Err(error) => self.trouble(&error).await,
-            }
-            sleep(MONITOR).await;
-        }
-    }
-
-    async fn monitor_once(&self, was_crowded: bool) -> Result<bool, workqueue::Error> {
-        let inspector = self.queue.inspector();
-        let results = inspector.queue_length(&self.queue.results()).await?;
-        let is_crowded = is_crowded(results, was_crowded);
-        let should_pause = is_crowded || self.shared.is_paused();
-        if should_pause != inspector.is_paused(COMPUTE).await? {
-            if should_pause {
-                inspector.pause(COMPUTE).await?;
-            } else {
-                inspector.unpause(COMPUTE).await?;
-            }
-        }
-        let pools = inspector.pools().await?;
-        let serves = |names: &[String]| names.iter().any(|it| it == COMPUTE);
-        let pools = pools.iter().filter(|it| serves(&it.job_names)).count() as u64;
-        let limit = match self.shared.total_limit.load(Ordering::Relaxed) {
-            0 => 0,
-            // Nobody's share is nothing: that would be no limit.
-            total => (total / pools.max(1)).max(1),
-        };
-        let published = self.queue.published();
-        let known = published.read().await?;
-        let known = known.and_then(|it| it.fields.get(LIMIT).cloned());
-        if known != Some(limit.to_string()) {
-            published.publish(&[(LIMIT, limit.to_string())]).await?;
-        }
-        *self.shared.queue_trouble() = None;
-        Ok(is_crowded)
-    }
-
     fn pieces(&self) -> MutexGuard<'_, Pieces> {
         self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -371,25 +341,4 @@ impl Remote<'_> {
 struct Batch {
     results: Vec<FileResult>,
     taken: Vec<Taken>,
-}
-
-/// Whether so many results wait that no more packs should be given out.
-fn is_crowded(results: u64, was_crowded: bool) -> bool {
-    results > if was_crowded { LOW_WATER } else { HIGH_WATER }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packs_are_held_back_at_high_water_and_until_low_water() {
-        let lengths = [10_000, 10_001, 5000, 1001, 1000, 5000, 10_000];
-        let mut was = false;
-        let crowded = lengths.map(|results| {
-            was = is_crowded(results, was);
-            was
-        });
-        assert_eq!(crowded, [false, true, true, true, false, false, false]);
-    }
 }

@@ -127,9 +127,12 @@ impl<'a> Content<'a> {
         Ok(read)
     }
 
-    /// Tries again what a medium may do better the second time, and another way where one is not to be had.
     fn read(&mut self, block: &mut [u8]) -> Result<usize, Errno> {
-        let mut attempt = 1;
+        patiently(|| self.read_once(block))
+    }
+
+    /// Another way where one is not to be had.
+    fn read_once(&mut self, block: &mut [u8]) -> Result<usize, Errno> {
         loop {
             let read = match self.way {
                 Way::DontCache => {
@@ -141,7 +144,6 @@ impl<'a> Content<'a> {
                 }
             };
             match (read, self.way) {
-                (Err(Errno::INTR), _) => {}
                 (Err(Errno::INVAL | Errno::OPNOTSUPP), Way::Direct) => {
                     fs::fcntl_setfl(self.file, OFlags::empty())?;
                     self.way = Way::DontCache;
@@ -149,9 +151,20 @@ impl<'a> Content<'a> {
                 (Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS), Way::DontCache) => {
                     self.way = Way::DropBehind;
                 }
-                (Err(Errno::IO), _) if attempt < ATTEMPTS => attempt += 1,
                 (read, _) => return read,
             }
+        }
+    }
+}
+
+/// Tries again what was interrupted, and what a medium may do better another time.
+fn patiently<T>(mut read: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let mut failures = 0;
+    loop {
+        match read() {
+            Err(Errno::INTR) => {}
+            Err(Errno::IO) if failures + 1 < ATTEMPTS => failures += 1,
+            read => return read,
         }
     }
 }
@@ -252,16 +265,91 @@ fn update(hashers: &mut [Hasher], block: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::algorithm::Algorithm;
+
+    /// What comes of reads that answer like this, one after the other.
+    fn after(answers: &[Result<usize, Errno>]) -> (Result<usize, Errno>, usize) {
+        let mut reads = 0;
+        let read = patiently(|| {
+            reads += 1;
+            answers[reads - 1]
+        });
+        (read, reads)
+    }
+
+    #[test]
+    fn a_read_that_fails_twice_is_tried_a_third_time_and_no_more() {
+        let (io, again) = (Err(Errno::IO), Err(Errno::INTR));
+        assert_eq!(after(&[io, io, Ok(7)]), (Ok(7), 3));
+        assert_eq!(after(&[io, io, io]), (io, 3));
+        // What was interrupted has not failed.
+        assert_eq!(after(&[again, io, again, io, again, Ok(7)]), (Ok(7), 6));
+        // What cannot become better is not tried again.
+        let stale = Err(Errno::STALE);
+        assert_eq!(after(&[stale]), (stale, 1));
+    }
+
+    /// Where memory of this process ends, and nothing comes for long: nobody maps anything there.
+    fn end_of_memory() -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let mapped: Vec<_> = maps
+            .lines()
+            .map(|line| {
+                let (range, rest) = line.split_once(' ').unwrap();
+                let (start, end) = range.split_once('-').unwrap();
+                let is_steady = rest.starts_with('r') && !rest.ends_with("[heap]");
+                (hex(start), hex(end), is_steady)
+            })
+            .collect();
+        let pairs = mapped.windows(2).filter(|pair| pair[0].2);
+        let widest = pairs.max_by_key(|pair| pair[1].0 - pair[0].1);
+        widest.unwrap()[0].1
+    }
 
     #[test]
     fn a_medium_that_fails_is_told_with_the_place() {
-        // Nothing is mapped at the beginning of a process: its memory cannot be read there.
         let memory = fs::open("/proc/self/mem", OFlags::RDONLY, fs::Mode::empty()).unwrap();
+        let failure = |content: Content<'_>| {
+            let mut hashers = [Algorithm::Sha1.hasher()];
+            Buffers::default().feed(content, &|_| true, &mut hashers)
+        };
+        // Nothing is mapped at the beginning of a process: its memory cannot be read there.
         for size in [4096, LARGE] {
             let content = Content::new(&memory, size, Medium::Cache);
-            let mut hashers = [crate::algorithm::Algorithm::Sha1.hasher()];
-            let read = Buffers::default().feed(content, &|_| true, &mut hashers);
-            assert_eq!(read, Ok(Err((0, Errno::IO))));
+            assert_eq!(failure(content), Ok(Err((0, Errno::IO))));
+        }
+        let end = end_of_memory();
+        let last = Span {
+            offset: end - 4096,
+            length: 8192,
+        };
+        let content = Content::new(&memory, u64::MAX, Medium::Cache).only(last);
+        assert_eq!(failure(content), Ok(Err((end, Errno::IO))));
+    }
+
+    #[test]
+    fn content_is_the_same_whichever_way_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let large = usize::try_from(LARGE).unwrap();
+        for size in [0, 1, BLOCK, BLOCK + 4097, large, large + BLOCK + 77] {
+            let content: Vec<u8> = (0..size).map(|n| (n / 7).to_le_bytes()[0]).collect();
+            std::fs::write(&path, &content).unwrap();
+            for way in [Way::Plain, Way::Direct, Way::DontCache, Way::DropBehind] {
+                let file = fs::open(&path, OFlags::RDONLY, fs::Mode::empty()).unwrap();
+                if way == Way::Direct {
+                    let _ = fs::fcntl_setfl(&file, OFlags::DIRECT); // not everywhere
+                }
+                let mut read = Content::new(&file, size as u64, Medium::Cache);
+                (read.way, read.step) = (way, BLOCK);
+                let mut hashers = [Algorithm::Blake3.hasher()];
+                let end = Buffers::default().feed(read, &|_| true, &mut hashers);
+                assert_eq!(end, Ok(Ok(size as u64)), "{way:?}");
+                let [hasher] = hashers;
+                let digest = Algorithm::Blake3.digest(&content);
+                assert_eq!(hasher.finish(), digest, "{size} bytes, {way:?}");
+            }
         }
     }
 }

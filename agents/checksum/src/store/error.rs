@@ -131,6 +131,8 @@ fn of_file(error: &io::Error) -> Trouble {
 )]
 fn of_database(error: &sqlx::Error) -> Trouble {
     match error {
+        // A certificate that nobody trusted has signed, or of another name.
+        sqlx::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => Trouble::Refused,
         sqlx::Error::Io(_)
         | sqlx::Error::PoolTimedOut
         | sqlx::Error::PoolClosed

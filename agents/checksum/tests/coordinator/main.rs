@@ -1,7 +1,9 @@
 #![expect(clippy::disallowed_methods, reason = "waits for processes")]
 //! The coordinator as a process, with an embedded store: how runs go on, pause, end, and what is told of them.
 
+mod meanwhile;
 mod pod;
+mod trouble;
 
 use std::fs;
 

@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -90,33 +90,33 @@ impl Pod {
     }
 
     pub(crate) fn start(&self, config: &Value) -> Child {
+        self.spawn(self.coordinator(config))
+    }
+
+    pub(crate) fn coordinator(&self, config: &Value) -> Command {
         let message = self.own("message");
         let message = message.to_str().unwrap();
-        self.start_as(
+        self.command(
             "coordinator",
             config,
             &["--linger", "0s", "--termination-message", message],
         )
     }
 
-    /// A process of the agent, in this pod.
-    pub(crate) fn start_as(&self, role: &str, config: &Value, more: &[&str]) -> Child {
+    /// The agent, in this pod.
+    pub(crate) fn command(&self, role: &str, config: &Value, more: &[&str]) -> Command {
         self.configure(config);
         let _ = fs::remove_file(self.own("message"));
         let mut command = powerless(env!("CARGO_BIN_EXE_orrery-checksum"));
         let folder = |name: &str| self.folder.path().join(name);
-        let free = || {
-            TcpListener::bind("127.0.0.1:0")
-                .unwrap()
-                .local_addr()
-                .unwrap()
-        };
+        // Both at once, or the second may be the first again.
+        let free = [(); 2].map(|()| TcpListener::bind((address(), 0)).unwrap());
+        let [admin, control] = free.map(|it| it.local_addr().unwrap().to_string());
         command.arg(role).args(more);
         command.args(["--pod-uid", "pod", "--config-poll", "50ms"]);
-        let admin = free().to_string();
         fs::write(self.own("admin"), &admin).unwrap();
         command.arg("--admin-address").arg(admin);
-        command.arg("--control-address").arg(free().to_string());
+        command.arg("--control-address").arg(control);
         command.arg("--config-folder").arg(self.own("config"));
         command.arg("--tls-folder").arg(self.own("tls"));
         command.arg("--store-folder").arg(folder("store"));
@@ -124,6 +124,10 @@ impl Pod {
         command
             .arg("--credentials-folder")
             .arg(folder("credentials"));
+        command
+    }
+
+    pub(crate) fn spawn(&self, mut command: Command) -> Child {
         let log = File::create(self.own("log")).unwrap();
         command.stdout(log.try_clone().unwrap()).stderr(log);
         command.stdin(Stdio::null()).spawn().unwrap()
@@ -160,6 +164,15 @@ impl Pod {
         let mut text = String::new();
         link.read_to_string(&mut text).unwrap();
         text
+    }
+
+    /// Bytes that the process has read, by what Prometheus would be told.
+    pub(crate) fn read_by_metrics(&self) -> u64 {
+        let metrics = self.metrics();
+        let mut lines = metrics.lines();
+        let line = lines.find(|line| line.starts_with("orrery_checksum_read_bytes_total "));
+        let number = line.and_then(|it| it.rsplit(' ').next());
+        number.unwrap().parse().unwrap()
     }
 
     /// Flips a bit as a medium does: the modification time stays.
@@ -230,6 +243,14 @@ impl Pod {
         self.until(child, |run| run["verified"].as_i64() >= Some(files));
     }
 
+    pub(crate) fn until_listing(&self, child: &mut Child) {
+        self.until(child, |run| run["state"] == "medasync");
+    }
+
+    pub(crate) fn is_listing(&self) -> bool {
+        self.stored().is_some_and(|run| run["state"] == "medasync")
+    }
+
     pub(crate) fn until_listed(&self, child: &mut Child, files: i64) {
         self.until(child, |run| {
             run["selected"].as_i64() == Some(files) && run["state"] == "workqueue"
@@ -266,9 +287,19 @@ impl Pod {
     }
 }
 
+/// One of the machine's own that no other test process has, so that nobody takes a port meanwhile.
+fn address() -> Ipv4Addr {
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 64 | high, middle, low)
+}
+
+pub(crate) fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
 /// As in a pod: without root's right to read what is forbidden.
 fn powerless(program: &str) -> Command {
-    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+    if !is_root() {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");

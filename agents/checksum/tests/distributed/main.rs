@@ -5,7 +5,9 @@ mod others;
 #[path = "../coordinator/pod.rs"]
 #[expect(dead_code, reason = "shared with other tests, which use the rest")]
 mod pod;
+mod sharing;
 mod site;
+mod strangers;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -157,7 +159,7 @@ async fn a_wrong_password_is_told_and_a_right_one_is_taken_up() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_is_waited_for_in_every_state() -> Result<()> {
+async fn a_database_that_is_away_is_waited_for_at_first_and_while_files_are_read() -> Result<()> {
     let mut site = Site::with(300).await?;
     let server = testbed::mariadb::start().await?;
     site.store_on(&server);
@@ -282,27 +284,6 @@ async fn a_killed_coordinator_is_gone_on_from_by_the_next() -> Result<()> {
     let report = site.run(&config).await?;
     let files = report.files.unwrap();
     assert_eq!((files.total, files.new), (300, 300));
-    Ok(())
-}
-
-#[tokio::test]
-async fn what_is_no_pack_is_left_among_the_dead_and_stops_nobody() -> Result<()> {
-    let site = Site::with(50).await?;
-    let config = site.config("run");
-    site.push("ComputeChecksum", "this is no job").await?;
-    site.push(
-        "ComputeChecksum",
-        r#"{"name":"ComputeChecksum","id":"a","t":1,"args":{"pl":"AAA"}}"#,
-    )
-    .await?;
-    site.push(
-        "ComputeChecksum",
-        r#"{"name":"ComputeChecksum","id":"b","t":1,"args":null}"#,
-    )
-    .await?;
-    let _worker = site.worker("worker-1", &config);
-    let report = site.run(&config).await?;
-    assert_eq!(report.files.unwrap().new, 50);
     Ok(())
 }
 

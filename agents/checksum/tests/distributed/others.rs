@@ -4,18 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use checksum::algorithm::Algorithm;
-use checksum::engine::{self, Job, Lister, Shared, Unresolved};
-use checksum::list::exclude::Excludes;
-use checksum::merge::Mode;
-use checksum::pack::Sizes;
 use checksum::queue::{COMPUTE, Queue, payload, result_job};
-use checksum::read::Medium;
-use checksum::store::{Counts, Location, NewRun, Run, Store};
 use checksum::wire::{BackPack, WorkPack};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +16,7 @@ use workqueue::{Client, Kind, Options, Pool, PoolOptions};
 
 use crate::site::Site;
 
-fn queue_of(site: &Site, uid: &str, file_system: &str, snapshot: &str) -> Result<Queue> {
+pub(crate) fn queue_of(site: &Site, uid: &str, file_system: &str, snapshot: &str) -> Result<Queue> {
     let address = site.redis_address();
     let client = Client::new(Options {
         password: Some("testbed".into()),
@@ -34,7 +27,7 @@ fn queue_of(site: &Site, uid: &str, file_system: &str, snapshot: &str) -> Result
 }
 
 /// Serves the packs below a name until it is dropped: `answer` says what comes of each.
-async fn serve(
+pub(crate) async fn serve(
     site: &Site,
     uid: &str,
     answer: impl Fn(&WorkPack) -> Result<Option<BackPack>>,
@@ -66,7 +59,7 @@ async fn serve(
 }
 
 /// What lsdf-checksum's worker makes of a pack: it knows numbers, paths and SHA-1, and nothing that we added.
-fn as_the_original(root: &Path, pack: &WorkPack) -> Result<BackPack> {
+pub(crate) fn as_the_original(root: &Path, pack: &WorkPack) -> Result<BackPack> {
     let mut back = BackPack::default();
     for file in &pack.files {
         let path = file.path.strip_prefix(b"/").context("no slash")?;
@@ -100,80 +93,6 @@ async fn a_worker_of_lsdf_checksum_serves_our_coordinator() -> Result<()> {
     let report = site.run(&config).await?;
     assert_eq!(report.files.context("no files")?.verified, 59);
     assert_eq!(report.corrupt[0].path, "folder1/file12");
-    Ok(())
-}
-
-/// A run whose packs go where those of others go, too.
-async fn share(site: &Site, file_system: &str, root: &Path) -> Result<Run> {
-    let folder = site.pod.folder.path();
-    let job = Job {
-        root: root.into(),
-        lister: Lister::Walk,
-        excludes: Excludes::default(),
-        spill: folder.join(format!("{file_system}.listing")),
-        deletion_guard: 10,
-        readers: None,
-        queue: Some(queue_of(site, "shared", file_system, "run")?),
-        medium: Medium::Cache,
-        packs: Sizes {
-            bytes: 1 << 20,
-            files: 3,
-        },
-        sync_concurrency: 1,
-        sync_rows: 1000,
-        writers: 1,
-        batch: 10,
-        stop_after_sync: false,
-    };
-    let what = NewRun {
-        owner: None,
-        snapshot: None,
-        mode: Mode::Full,
-        algorithm: Algorithm::Sha1,
-    };
-    let location = Location::file(folder.join(format!("{file_system}.sqlite")));
-    let store = Store::open(&location, 1).await?;
-    let run = engine::begin(&store, &what, Unresolved::Refuse).await?;
-    let shared = Arc::new(Shared::new(None, Instant::now()));
-    Ok(engine::run(&job, &store, run, &shared).await?.run)
-}
-
-#[tokio::test]
-async fn coordinators_share_one_queue_and_each_gets_what_it_asked_for() -> Result<()> {
-    let site = Site::with(60).await?;
-    let roots = [site.pod.root(), site.pod.folder.path().join("other")];
-    for n in 0..40 {
-        let path = roots[1].join(format!("folder{}/file{n}", n / 10));
-        fs::create_dir_all(path.parent().context("no folder")?)?;
-        // The same paths as in the other one, so results of one would fit the other.
-        fs::write(path, format!("other content of {n}"))?;
-    }
-    let worker = |pack: &WorkPack| {
-        let root = &roots[usize::from(pack.file_system == "other")];
-        as_the_original(root, pack).map(Some)
-    };
-    let both = || async {
-        tokio::try_join!(
-            share(&site, "home", &roots[0]),
-            share(&site, "other", &roots[1])
-        )
-    };
-    for is_first in [true, false] {
-        let (home, other) = tokio::select! {
-            both = both() => both?,
-            ended = serve(&site, "shared", worker) => anyhow::bail!("the worker ended: {ended:?}"),
-        };
-        let found = [home, other].map(|run| {
-            let Counts { new, verified, .. } = run.counts;
-            (new, verified)
-        });
-        let expected = if is_first {
-            [(60, 0), (40, 0)]
-        } else {
-            [(0, 60), (0, 40)]
-        };
-        assert_eq!(found, expected);
-    }
     Ok(())
 }
 

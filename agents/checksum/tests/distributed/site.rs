@@ -15,7 +15,7 @@ use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::pod::{Pod, terminate};
 
-const PATIENCE: Duration = Duration::from_secs(90);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct Site {
     pub(crate) pod: Pod,
@@ -189,7 +189,7 @@ impl Site {
 
     pub(crate) fn worker(&self, name: &str, config: &Value) -> Running {
         let pod = self.pod.beside(name);
-        let child = pod.start_as("worker", config, &[]);
+        let child = pod.spawn(pod.command("worker", config, &[]));
         Running { pod, child }
     }
 
@@ -268,11 +268,28 @@ impl Site {
 
     pub(crate) async fn push(&self, name: &str, element: &str) -> Result<()> {
         let mut redis = self.redis.get_multiplexed_async_connection().await?;
-        let key = format!(
-            "{}:run:lsdf-checksum/workqueue:work:jobs:{name}",
-            self.prefix
-        );
+        let key = self.key_of_run(&format!("jobs:{name}"));
         let _: () = redis.lpush(key, element).await?;
         Ok(())
+    }
+
+    pub(crate) async fn set(&self, key: &str, value: &str) -> Result<()> {
+        let mut redis = self.redis.get_multiplexed_async_connection().await?;
+        let _: () = redis.set(self.key_of_run(key), value).await?;
+        Ok(())
+    }
+
+    /// The jobs that were given up.
+    pub(crate) async fn dead(&self) -> Result<Vec<Value>> {
+        let mut redis = self.redis.get_multiplexed_async_connection().await?;
+        let dead: Vec<String> = redis.zrange(self.key_of_run("dead"), 0, -1).await?;
+        dead.iter()
+            .map(|job| Ok(serde_json::from_str(job)?))
+            .collect()
+    }
+
+    /// What the queue of the run `run` calls this.
+    fn key_of_run(&self, key: &str) -> String {
+        format!("{}:run:lsdf-checksum/workqueue:work:{key}", self.prefix)
     }
 }

@@ -1,13 +1,9 @@
 //! What goes wrong: nothing that was verified is lost, and nothing unverified is called verified.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use crate::tree::{Tree, is_root, said, terminate};
-
-const NOBODY: u32 = 65534;
+use crate::tree::{Tree, is_root, parsed, said, terminate};
 
 #[test]
 fn a_killed_run_is_resumed_and_reads_nothing_twice_that_was_stored() {
@@ -85,27 +81,10 @@ fn what_may_not_be_read_is_told_and_not_forgotten() {
     }
     let tree = Tree::with(30);
     let program = tree.open_to_all();
-    let run = || {
-        let mut command = Command::new(&program);
-        command
-            .arg("local")
-            .arg(tree.root())
-            .arg("--store")
-            .arg(tree.store());
-        said(
-            &command
-                .args(["--output", "json"])
-                .uid(NOBODY)
-                .gid(NOBODY)
-                .output()
-                .unwrap(),
-        )
-    };
+    let run = || tree.run_as_nobody(&program);
     let first = run();
     assert_eq!(first.counts(), [("total", 30), ("new", 30)], "{first:?}");
-    let forbid = |path: &str| {
-        fs::set_permissions(tree.path(path), fs::Permissions::from_mode(0o000)).unwrap();
-    };
+    let forbid = |path: &str| tree.permit(path, 0o000);
     forbid("folder0/file1");
     let second = run();
     assert_eq!(second.code, 2);
@@ -131,11 +110,38 @@ fn what_may_not_be_read_is_told_and_not_forgotten() {
         third.counts(),
         [("total", 30), ("verified", 19), ("unreadable", 11)]
     );
-    fs::set_permissions(tree.path("folder1"), fs::Permissions::from_mode(0o755)).unwrap();
+    tree.permit("folder1", 0o755);
     assert_eq!(
         run().counts(),
         [("total", 30), ("verified", 29), ("unreadable", 1)]
     );
+}
+
+#[test]
+fn folders_that_could_not_be_listed_are_told_to_people_and_programs() {
+    if !is_root() {
+        return; // nobody can be denied what is his
+    }
+    let tree = Tree::with(30);
+    let program = tree.open_to_all();
+    tree.permit("folder1", 0o000);
+    let run = tree.run_as_nobody(&program);
+    tree.permit("folder1", 0o755);
+    assert_eq!(run.code, 2, "{run:?}");
+    let unlisted = run.of_kind("unlisted");
+    assert_eq!(unlisted.len(), 1, "{run:?}");
+    let why = "permission denied (folder not listed)";
+    assert_eq!(unlisted[0]["path"], "folder1");
+    assert_eq!(unlisted[0]["why"], why);
+    let report = parsed(&tree.about(&["report", "--format", "json"]).stdout);
+    let last = report.iter().find(|line| line["kind"] == "run").unwrap();
+    assert_eq!(last, run.run());
+    assert_eq!(last["unlisted"], 1);
+    assert_eq!(last["unlisted_example"], format!("folder1: {why}"));
+    let report = tree.about(&["report"]).stdout;
+    let report = String::from_utf8(report).unwrap();
+    let words = "1 not listed, such as folder1: ";
+    assert!(report.contains(words), "{report}");
 }
 
 #[test]

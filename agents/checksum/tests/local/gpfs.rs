@@ -103,6 +103,24 @@ impl Scale {
         fs::read_to_string(self.file("log")).unwrap_or_default()
     }
 
+    /// A run that is ended by a signal while its snapshot is listed.
+    fn interrupted(&self) {
+        let listed = || self.log().matches("mmapplypolicy").count();
+        let before = listed();
+        fs::write(self.file("slow"), "").unwrap();
+        let child = self.command(&["--gpfs", "gpfs0"]).spawn().unwrap();
+        let began = Instant::now();
+        while listed() == before {
+            assert!(began.elapsed() < PATIENCE, "{}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+        crate::tree::terminate(&child);
+        let ended = said(&child.wait_with_output().unwrap());
+        assert_eq!(ended.code, 3);
+        assert_eq!(self.snapshots(), 1);
+        fs::remove_file(self.file("slow")).unwrap();
+    }
+
     fn snapshots(&self) -> usize {
         fs::read_dir(self.tree.path(".snapshots")).map_or(0, Iterator::count)
     }
@@ -161,18 +179,12 @@ fn only_a_folder_of_the_file_system_is_read() {
 #[test]
 fn an_interrupted_run_keeps_its_snapshot_until_it_is_gone_on_with_or_given_up() {
     let scale = Scale::with(30);
-    fs::write(scale.file("slow"), "").unwrap();
-    let child = scale.command(&["--gpfs", "gpfs0"]).spawn().unwrap();
-    let began = Instant::now();
-    while !scale.log().contains("mmapplypolicy") {
-        assert!(began.elapsed() < PATIENCE, "{}", scale.log());
-        thread::sleep(Duration::from_millis(20));
-    }
-    crate::tree::terminate(&child);
-    let ended = said(&child.wait_with_output().unwrap());
-    assert_eq!(ended.code, 3);
-    assert_eq!(scale.snapshots(), 1);
-    fs::remove_file(scale.file("slow")).unwrap();
+    scale.interrupted();
+    // The files as they are now are not those of the snapshot.
+    let wrong = scale.tree.run(&["--resume"]);
+    assert_eq!(wrong.code, 3);
+    let words = "run 1 reads a snapshot: go on with it with --gpfs";
+    assert!(wrong.complaint.contains(words), "{wrong:?}");
     // What was written since is not in the snapshot.
     scale.tree.write("later", "later");
     let resumed = scale.run(&["--resume"]);
@@ -184,6 +196,41 @@ fn an_interrupted_run_keeps_its_snapshot_until_it_is_gone_on_with_or_given_up() 
     assert_eq!(scale.snapshots(), 0);
     let next = scale.run(&[]);
     assert_eq!(next.counts(), [("total", 31), ("verified", 30), ("new", 1)]);
+}
+
+#[test]
+fn a_run_that_is_given_up_and_begun_again_leaves_no_snapshot() {
+    let scale = Scale::with(30);
+    scale.interrupted();
+    let next = scale.run(&["--abort"]);
+    assert_eq!(next.counts(), [("total", 30), ("new", 30)], "{next:?}");
+    assert_eq!((scale.snapshots(), next.complaint.as_str()), (0, ""));
+}
+
+#[test]
+fn a_run_that_is_given_up_where_its_snapshot_cannot_be_deleted_says_that_it_stays() {
+    let scale = Scale::with(30);
+    let left = |text: &str| {
+        let names = fs::read_dir(scale.tree.path(".snapshots")).unwrap();
+        let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+        let [name] = &names.collect::<Vec<_>>()[..] else {
+            panic!("not one snapshot");
+        };
+        let delete = format!("mmdelsnapshot FILESYSTEM {name} deletes it");
+        assert!(text.contains(&delete), "{text}");
+        fs::remove_dir_all(scale.tree.path(".snapshots")).unwrap();
+    };
+    scale.interrupted();
+    let aborted = scale.tree.about(&["abort"]);
+    assert!(aborted.status.success(), "{aborted:?}");
+    left(&String::from_utf8(aborted.stdout).unwrap());
+    let again = scale.tree.about(&["abort"]);
+    assert!(again.stdout.is_empty(), "it was given up before: {again:?}");
+
+    scale.interrupted();
+    let next = scale.tree.run(&["--abort", "--exclude", ".snapshots"]);
+    assert_eq!(next.code, 0, "{next:?}");
+    left(&next.complaint);
 }
 
 #[test]

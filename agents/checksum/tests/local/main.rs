@@ -3,6 +3,7 @@
 
 mod faults;
 mod gpfs;
+mod told;
 mod tree;
 
 use std::ffi::OsStr;

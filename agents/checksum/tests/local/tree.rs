@@ -7,6 +7,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -138,6 +139,18 @@ impl Tree {
 
     pub(crate) fn run(&self, args: &[&str]) -> Said {
         said(&self.command(args).output().unwrap())
+    }
+
+    /// `local` as somebody who may not read everything, with the program that [`Self::open_to_all`] gave.
+    pub(crate) fn run_as_nobody(&self, program: &Path) -> Said {
+        const NOBODY: u32 = 65534;
+        let mut command = Command::new(program);
+        command.args(self.command(&[]).get_args());
+        said(&command.uid(NOBODY).gid(NOBODY).output().unwrap())
+    }
+
+    pub(crate) fn permit(&self, path: &str, mode: u32) {
+        fs::set_permissions(self.path(path), fs::Permissions::from_mode(mode)).unwrap();
     }
 
     /// Another subcommand about the store.

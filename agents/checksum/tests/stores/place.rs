@@ -16,7 +16,7 @@ use checksum::merge::Mode;
 use checksum::pack::Sizes;
 use checksum::read::Medium;
 use checksum::state::State;
-use checksum::store::{Location, Mysql, NewRun, Password, Run, Store};
+use checksum::store::{Location, Mysql, NewRun, Password, Run, Store, View};
 use jiff::Timestamp;
 use sqlx::{ConnectOptions as _, Executor as _};
 use tempfile::TempDir;
@@ -87,7 +87,7 @@ impl Place {
         Ok(place)
     }
 
-    fn changed(&self, change: impl FnOnce(&mut Mysql)) -> Location {
+    pub(crate) fn changed(&self, change: impl FnOnce(&mut Mysql)) -> Location {
         let mut location = self.location.clone();
         if let Location::Mysql { server, .. } = &mut location {
             change(server);
@@ -97,6 +97,14 @@ impl Place {
 
     pub(crate) fn with_password(&self, password: &str) -> Location {
         self.changed(|server| server.password = Password(password.into()))
+    }
+
+    /// Where the server keeps its data.
+    pub(crate) async fn data_folder(&self) -> Result<PathBuf> {
+        let select = "SELECT @@datadir";
+        let mut link = self.link().await?;
+        let (folder,): (String,) = sqlx::query_as(select).fetch_one(&mut link).await?;
+        Ok(folder.into())
     }
 
     /// Where nobody listens.
@@ -281,6 +289,21 @@ impl Place {
         self.command(refuse).await
     }
 
+    /// Lets the store refuse the end of each run, though nothing before.
+    async fn refuse_end(&self) -> Result<()> {
+        let refuse = match &self.location {
+            Location::Sqlite { .. } => {
+                "CREATE TRIGGER refused BEFORE UPDATE ON orrery_runs WHEN NEW.state = 'finished'
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            }
+            Location::Mysql { .. } => {
+                "CREATE TRIGGER refused BEFORE UPDATE ON orrery_runs FOR EACH ROW
+                 IF NEW.state = 'finished' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF"
+            }
+        };
+        self.command(refuse).await
+    }
+
     pub(crate) async fn allow_progress(&self) -> Result<()> {
         self.command("DROP TRIGGER refused").await
     }
@@ -306,6 +329,10 @@ impl Place {
         if state == State::WorkQueue {
             return Ok(self.until_reading(&store).await?.id);
         }
+        if state == State::CleanUp {
+            drop(store);
+            return self.died_at_the_end().await;
+        }
         let mut run = store.begin_run(&what(Mode::Full), now).await?;
         // Who gives up goes back by the same steps.
         let is_given_up = [State::AbortingMetadataSync, State::AbortingSnapshot].contains(&state);
@@ -326,6 +353,16 @@ impl Place {
             next = run.state.next();
         }
         Ok(run.id)
+    }
+
+    /// A run that has read all files, and died before it could say so.
+    async fn died_at_the_end(&self) -> Result<i64> {
+        self.refuse_end().await?;
+        let refused = self.run(Mode::Full).await;
+        anyhow::ensure!(refused.is_err(), "{refused:?}");
+        self.allow_progress().await?;
+        let view = View::open(&self.location).await?;
+        Ok(view.last_run().await?.context("no run")?.id)
     }
 
     /// A run that has listed all files and read none.

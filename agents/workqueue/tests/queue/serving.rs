@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use testbed::wait::eventually;
-use workqueue::{Args, Error, Failed, Job, Kind, MOST_AT_ONCE, NewJob, Outcome, Tries};
+use workqueue::{Args, Error, Failed, HELD_FOR, Job, Kind, MOST_AT_ONCE, NewJob, Outcome, Tries};
 
 use crate::support::{Bed, SOON, numbered, pool_options};
 
@@ -100,6 +100,31 @@ async fn a_paused_queue_is_left_alone_until_it_goes_on() -> Result<()> {
     bed.inspector.unpause("N").await?;
     ensure!(worker.next().await?.job().integer("n") == Some(2));
     worker.stop().await
+}
+
+#[tokio::test]
+async fn a_pause_is_ended_by_who_began_it_or_by_time() -> Result<()> {
+    let bed = Bed::new().await?;
+    let inspector = &bed.inspector;
+    inspector.hold("N", "one").await?;
+    inspector.hold("N", "other").await?;
+    inspector.let_go("N", "other").await?;
+    ensure!(inspector.is_paused("N").await?, "one still wants it");
+    let left = async || bed.ask::<i64>("PTTL", "jobs:N:paused", &[]).await;
+    let most = i64::try_from(HELD_FOR.as_millis())?;
+    ensure!((1..=most).contains(&left().await?), "it ends by itself");
+    bed.ask::<i64>("PEXPIRE", "jobs:N:paused", &["1000"])
+        .await?;
+    inspector.hold("N", "one").await?;
+    ensure!(left().await? > 1000, "and is renewed");
+    inspector.let_go("N", "one").await?;
+    ensure!(!inspector.is_paused("N").await?);
+    // A person's, or a Go program's.
+    inspector.pause("N").await?;
+    inspector.hold("N", "one").await?;
+    inspector.let_go("N", "one").await?;
+    ensure!(inspector.is_paused("N").await? && left().await? == -1);
+    Ok(())
 }
 
 #[tokio::test]

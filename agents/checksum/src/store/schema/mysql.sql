@@ -1,6 +1,6 @@
 CREATE TABLE orrery_file_systems (
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
-    name VARCHAR(63) NOT NULL UNIQUE,
+    name VARCHAR(253) NOT NULL UNIQUE,
     epoch BIGINT NOT NULL DEFAULT 0
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
@@ -38,7 +38,7 @@ CREATE TABLE orrery_runs (
 CREATE TABLE orrery_files (
     fs BIGINT NOT NULL,
     hash BINARY(16) NOT NULL,
-    path BLOB NOT NULL,
+    path MEDIUMBLOB NOT NULL,
     size BIGINT NOT NULL,
     mtime BIGINT NOT NULL,
     ctime BIGINT NOT NULL,
@@ -69,7 +69,7 @@ CREATE TABLE orrery_problems (
     fs BIGINT NOT NULL,
     run BIGINT NOT NULL,
     hash BINARY(16) NOT NULL,
-    path BLOB NOT NULL,
+    path MEDIUMBLOB NOT NULL,
     outcome VARCHAR(20) NOT NULL,
     why TEXT NOT NULL,
     PRIMARY KEY (fs, run, hash)
@@ -79,7 +79,7 @@ CREATE TABLE orrery_warnings (
     id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
     fs BIGINT NOT NULL,
     hash BINARY(16) NOT NULL,
-    path BLOB NOT NULL,
+    path MEDIUMBLOB NOT NULL,
     size BIGINT NOT NULL,
     mtime BIGINT NOT NULL,
     algorithm BIGINT NOT NULL,

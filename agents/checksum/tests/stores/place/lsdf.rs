@@ -45,6 +45,14 @@ pub(crate) async fn create(place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// A run that nobody has ended.
+pub(crate) async fn unresolved(place: &Place) -> Result<()> {
+    let insert = "INSERT INTO runs (sync_mode, state) VALUES ('full', 'workqueue')";
+    let mut link = connect(place).await?;
+    link.execute(sqlx::raw_sql(insert)).await?;
+    Ok(())
+}
+
 /// A file that was read in a run.
 pub(crate) async fn file(place: &Place, path: &str, checksum: &[u8], last_read: i64) -> Result<()> {
     let seen = fs::metadata(place.root().join(path))?;
