@@ -6,6 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
 only=${1:-}
 [ "$(id -u)" = 0 ] || die "nodes need root: run make e2e as root"
+nodes_possible
 
 scripts/prepare.sh e2e
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
@@ -15,8 +16,8 @@ images=(--image "target/image/orrery-$arch.tar")
 for engine in cassandra mariadb redis; do
   images+=(--image "$("e2e/engines/$engine.sh" image)")
 done
-cargo build --quiet --package testbed
-cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run
+step testbed cargo build --quiet --package testbed
+step tests cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run
 exec target/debug/testbed nodes --count 2 "${images[@]}" -- bash -euo pipefail -c '
   helm install orrery-crds charts/orrery-crds --namespace orrery-system --create-namespace --wait >/dev/null
   cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test engines --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}

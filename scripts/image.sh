@@ -28,7 +28,8 @@ if ! command -v "$compiler" >/dev/null; then
   step apt-get-update apt-get update -qq
   step "${packages[0]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
 fi
-if command -v rustup >/dev/null && ! rustup target list --installed | grep -qx "$target"; then
+if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
+  command -v rustup >/dev/null || die "Rust has no $target: install its standard library as you installed Rust, or use rustup"
   step "$target" rustup target add "$target"
 fi
 
@@ -42,7 +43,7 @@ while read -r package binary; do
   programs+=("${CARGO_TARGET_DIR:-target}/$target/release/$binary")
   binaries+=("$binary")
 done <e2e/image/binaries
-cargo build --quiet --locked --release --target "$target" "${build[@]}"
+step "programs of the image" cargo build --quiet --locked --release --target "$target" "${build[@]}"
 
 revision=$(git describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null || true)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}

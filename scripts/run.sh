@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Runs Orrery: in a private cluster of one node, or with CLUSTER=current in the one that the kubeconfig points to.
 # DETACH=1 leaves the private cluster running in the background; `run.sh stop` ends it. WITH lists what else to start in it.
+# RUN_STATE is where is noted what runs in the background, for a second one beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
 target=${CARGO_TARGET_DIR:-target}
-state=$target/run
+state=${RUN_STATE:-$target/run}
 
 born() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; } # tells a process from a later one with the same id
 
@@ -48,6 +49,7 @@ case ${CLUSTER:-private} in
   *) die "CLUSTER=$CLUSTER is neither private (the default) nor current" ;;
 esac
 [ "$(id -u)" = 0 ] || die "a private node needs root: run as root, or use your own cluster with make run CLUSTER=current IMAGE=…"
+nodes_possible
 ! running >/dev/null || die "a run is in the background already: make stop ends it"
 
 export RUN_BEGAN=$EPOCHSECONDS
@@ -61,7 +63,7 @@ images=("target/image/orrery-$arch.tar")
 for engine in "${engines[@]}"; do
   images+=("$("e2e/engines/$engine.sh" image)")
 done
-cargo build --quiet --package testbed
+step testbed cargo build --quiet --package testbed
 run=("$target/debug/testbed" nodes "${images[@]/#/--image=}" -- scripts/install.sh --stay "${engines[@]}")
 command -v kubectl >/dev/null || export KUBECTL_AT=$(e2e/tools/kubernetes.sh)
 PATH=$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH

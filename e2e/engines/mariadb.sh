@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# MariaDB for a cluster that pulls nothing: mariadb.sh image, or mariadb.sh install [namespace]. See packaged.sh.
+# MariaDB for a cluster that pulls nothing: mariadb.sh image, or mariadb.sh install [namespace]. See engine.sh.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/packaged.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 engine=mariadb title=MariaDB package=mariadb-server user=checksums
 version=$(mariadbd --version 2>/dev/null | sed -nE 's/.*Ver ([0-9.]+).*/\1/p' || true)
 
@@ -27,4 +27,4 @@ $1/mariadb. Go on with:
 END
 }
 
-packaged "$@"
+serve "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Redis for a cluster that pulls nothing: redis.sh image, or redis.sh install [namespace]. See packaged.sh.
+# Redis for a cluster that pulls nothing: redis.sh image, or redis.sh install [namespace]. See engine.sh.
 set -euo pipefail
-. "$(dirname "${BASH_SOURCE[0]}")/packaged.sh"
+. "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 engine=redis title=Redis package=redis-server user=
 version=$(redis-server --version 2>/dev/null | sed -nE 's/.* v=([0-9.]+).*/\1/p' || true)
 
@@ -19,4 +19,4 @@ Redis listens at redis.$1:6379, for pods. Its password is in the Secret $1/redis
 END
 }
 
-packaged "$@"
+serve "$@"

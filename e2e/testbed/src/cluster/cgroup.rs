@@ -2,8 +2,9 @@
 //! Touches: folders below /sys/fs/cgroup.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use anyhow::{Context, Result};
 use nix::unistd::{AccessFlags, access};
 
 const ROOT: &str = "/sys/fs/cgroup";
+
+/// Where a group of version 2 says what groups below it have.
+const DELEGATED: &str = "cgroup.subtree_control";
 
 /// The hierarchies of version 1 that a kubelet looks into, and the one of version 2 that may be mounted beside them.
 const HIERARCHIES: [&str; 10] = [
@@ -26,18 +30,23 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Cgroup {
     name: String,
+    /// What the machine's own group did not let others have before.
+    delegated: Vec<String>,
 }
 
 impl Cgroup {
     pub(super) fn create(name: String) -> Result<Self> {
-        let group = Self { name };
+        let mut group = Self {
+            name,
+            delegated: Vec::new(),
+        };
         for hierarchy in hierarchies() {
             let folder = hierarchy.join(&group.name);
             fs::create_dir_all(&folder)
                 .with_context(|| format!("failed to make {}", folder.display()))?;
         }
         if is_unified() {
-            delegate(Path::new(ROOT))?;
+            group.delegated = delegate(Path::new(ROOT))?;
             delegate(&Path::new(ROOT).join(&group.name))?;
         }
         Ok(group)
@@ -54,6 +63,7 @@ impl Drop for Cgroup {
         for hierarchy in hierarchies() {
             remove(&hierarchy.join(&self.name));
         }
+        take_back(Path::new(ROOT), &self.delegated);
     }
 }
 
@@ -88,15 +98,30 @@ fn is_unified() -> bool {
     Path::new(ROOT).join("cgroup.controllers").exists()
 }
 
-/// Lets groups below this one have the controllers it has.
-fn delegate(group: &Path) -> Result<()> {
-    let controllers = fs::read_to_string(group.join("cgroup.controllers"))?;
-    let all: Vec<_> = controllers
-        .split_whitespace()
-        .map(|it| format!("+{it}"))
-        .collect();
-    fs::write(group.join("cgroup.subtree_control"), all.join(" "))
-        .with_context(|| format!("failed to delegate controllers of {}", group.display()))
+/// Lets groups below this one have the controllers it has. Says which they did not have before.
+fn delegate(group: &Path) -> Result<Vec<String>> {
+    let had = fs::read_to_string(group.join(DELEGATED))?;
+    let had: Vec<_> = had.split_whitespace().collect();
+    let all = fs::read_to_string(group.join("cgroup.controllers"))?;
+    let missing = all.split_whitespace().filter(|it| !had.contains(it));
+    let missing: Vec<_> = missing.map(str::to_owned).collect();
+    if !missing.is_empty() {
+        switch(group, '+', &missing)
+            .with_context(|| format!("failed to delegate controllers of {}", group.display()))?;
+    }
+    Ok(missing)
+}
+
+/// One by one: another node may still need some of them.
+fn take_back(group: &Path, controllers: &[String]) {
+    for controller in controllers {
+        let _ = switch(group, '-', slice::from_ref(controller));
+    }
+}
+
+fn switch(group: &Path, sign: char, controllers: &[String]) -> io::Result<()> {
+    let words: Vec<_> = controllers.iter().map(|it| format!("{sign}{it}")).collect();
+    fs::write(group.join(DELEGATED), words.join(" "))
 }
 
 /// From the leaves up; what is still busy after a while is left to the next start.
@@ -117,5 +142,26 @@ fn removed(group: &Path) -> bool {
     match fs::remove_dir(group) {
         Ok(()) => true,
         Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_not_delegated_before_is_switched_on_and_off() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let delegated = folder.path().join(DELEGATED);
+        fs::write(
+            folder.path().join("cgroup.controllers"),
+            "cpu memory pids\n",
+        )?;
+        fs::write(&delegated, "memory\n")?;
+        let added = delegate(folder.path())?;
+        assert_eq!(fs::read_to_string(&delegated)?, "+cpu +pids");
+        take_back(folder.path(), &added[..1]);
+        assert_eq!(fs::read_to_string(&delegated)?, "-cpu");
+        Ok(())
     }
 }

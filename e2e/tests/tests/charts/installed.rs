@@ -21,9 +21,20 @@ async fn kustomize_installs_and_the_pods_are_admitted_as_restricted() -> Result<
     said.ok()?;
     pods(&cluster, 2).await?;
     cluster
-        .kubectl(&["delete", &folder, "--wait=false"])
+        .kubectl(&["delete", &folder, "--timeout=1m"])
         .await?
         .ok()?;
+    let ours = "--selector=app.kubernetes.io/part-of=orrery";
+    let kinds =
+        "clusterroles,clusterrolebindings,deployments,services,roles,rolebindings,serviceaccounts";
+    let left = ["get", kinds, "--all-namespaces", ours, "--output=name"];
+    let left = cluster.kubectl(&left).await?.ok()?;
+    let definitions = ["get", "crd,namespaces", "--output=name"];
+    let definitions = cluster.kubectl(&definitions).await?.ok()?;
+    ensure!(
+        left.is_empty() && !definitions.contains("orrery"),
+        "left behind: {left}{definitions}"
+    );
     cluster.shutdown().await
 }
 

@@ -13,7 +13,7 @@ use testbed::tools;
 use crate::EVERYTHING;
 
 /// Arguments for Helm, and words that its refusal must contain.
-const REFUSED: [(&str, &[&str]); 14] = [
+const REFUSED: [(&str, &[&str]); 17] = [
     ("replicas=2", &["image.repository is missing", "registry"]),
     ("image.repository=a/b:tag", &["/image/repository"]),
     ("image.repository=a,image.digest=abc", &["/image/digest"]),
@@ -46,6 +46,15 @@ const REFUSED: [(&str, &[&str]); 14] = [
         &["/pod/terminationGracePeriodSeconds"],
     ),
     (
+        "image.repository=a,resources.limits.memory=lots",
+        &["/resources/limits/memory"],
+    ),
+    ("image.repository=a,log.level=loud", &["/log/level"]),
+    (
+        r"image.repository=a,pod.labels.app\.kubernetes\.io/name=x",
+        &["/pod/labels"],
+    ),
+    (
         "image.repository=a,serviceAccount.create=false",
         &["serviceAccount.name"],
     ),
@@ -64,6 +73,15 @@ async fn a_wrong_value_is_refused_by_name() -> Result<()> {
             );
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_too_old_is_refused() -> Result<()> {
+    let set = ["--set", "image.repository=a", "--kube-version"];
+    template(&[&set[..], &["1.33.0"]].concat()).await?.ok()?;
+    let said = template(&[&set[..], &["1.32.9"]].concat()).await?;
+    ensure!(!said.well && said.stderr.contains("1.33"), "{said:?}");
     Ok(())
 }
 

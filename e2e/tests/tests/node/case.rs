@@ -47,16 +47,35 @@ impl Case {
         let case = Self::begin(name).await?;
         let played = async {
             body(&case).await?;
-            case.statuses.agree_with(&case.kstatus).await?;
-            evidence::nothing_forbidden_nothing_secret(&case.cluster, &case.namespace)
+            case.judge().await?;
+            case.remove_operator().await
         };
-        match played.await {
-            Ok(_) => case.end().await,
-            Err(error) => {
-                let kept = evidence::keep(&case, name).await?;
-                Err(error.context(format!("what there was is in {}", kept.display())))
-            }
+        let Err(error) = played.await else {
+            return case.remove_namespace().await;
+        };
+        match evidence::keep(&case, name).await {
+            Ok(kept) => Err(error.context(format!("what there was is in {}", kept.display()))),
+            Err(lost) => Err(error.context(format!("what there was could not be kept: {lost:#}"))),
         }
+    }
+
+    /// Nothing was asked for that may not be, and nothing was seen of which Flux thinks otherwise than we do.
+    async fn judge(&self) -> Result<()> {
+        let asked = evidence::nothing_forbidden_nothing_secret(&self.cluster, &self.namespace)?;
+        let seen = self.statuses.agree_with(&self.kstatus).await?;
+        let there = self
+            .kubectl(&["get", "checksumschedules", "--output=name"])
+            .await?;
+        ensure!(
+            there.is_empty() || seen.contains(&"checksumschedules"),
+            "no status of {there} was judged"
+        );
+        let installed = self.helm(&["list", "--short"]).await?;
+        ensure!(
+            asked > 0 || !installed.lines().any(|release| release == "orrery"),
+            "the audit log knows nothing of the operator"
+        );
+        Ok(())
     }
 
     /// The same with an operator that sees this namespace only, and a schedule, both ready.
@@ -143,7 +162,6 @@ impl Case {
         self.cluster.kubectl_stdin(&args, text).await?.ok()
     }
 
-    /// A field of an object.
     /// What Prometheus is told by one of the operators.
     pub(crate) async fn metrics(&self) -> Result<String> {
         let path = format!(
@@ -153,6 +171,7 @@ impl Case {
         self.kubectl(&["get", "--raw", &path]).await
     }
 
+    /// A field of an object.
     pub(crate) async fn field(&self, object: &str, path: &str) -> Result<String> {
         self.kubectl(&["get", object, &format!("--output=jsonpath={{{path}}}")])
             .await
@@ -182,14 +201,29 @@ impl Case {
         .await
     }
 
-    /// Removes the operator, if there is one, and the namespace, and waits until both are gone.
-    async fn end(self) -> Result<()> {
+    /// Removes the operator, if there is one, and nothing that users made.
+    async fn remove_operator(&self) -> Result<()> {
+        let mine = async || {
+            self.kubectl(&["get", "orrery,leases", "--output=name"])
+                .await
+        };
+        let before = mine().await?;
         self.helm(&["uninstall", "orrery", "--wait", "--ignore-not-found"])
             .await?;
         let kinds = "deployments,services,roles,rolebindings";
         let left = self.kubectl(&["get", kinds, "--output=name"]).await?;
         let ours: Vec<_> = left.lines().filter(|it| it.contains("orrery")).collect();
         ensure!(ours.is_empty(), "left after the uninstall: {ours:?}");
+        let after = mine().await?;
+        ensure!(
+            before == after,
+            "{before} became {after} with the uninstall"
+        );
+        Ok(())
+    }
+
+    /// Removes the namespace, and waits until it is gone.
+    async fn remove_namespace(self) -> Result<()> {
         let delete = ["delete", "namespace", &self.namespace, "--timeout=50s"];
         self.cluster.kubectl(&delete).await?.ok()?;
         Ok(())

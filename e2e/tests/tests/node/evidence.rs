@@ -9,7 +9,7 @@ use testbed::Access;
 use crate::case::Case;
 
 /// File name, and what kubectl is asked.
-const QUESTIONS: [(&str, &[&str]); 5] = [
+const QUESTIONS: [(&str, &[&str]); 6] = [
     (
         "objects.yaml",
         &[
@@ -28,6 +28,15 @@ const QUESTIONS: [(&str, &[&str]); 5] = [
         &[
             "logs",
             "--selector=app.kubernetes.io/name=orrery-operator",
+            "--prefix",
+            "--tail=-1",
+        ],
+    ),
+    (
+        "logs-of-agents.txt",
+        &[
+            "logs",
+            "--selector=orrery.dev/agent",
             "--prefix",
             "--tail=-1",
         ],

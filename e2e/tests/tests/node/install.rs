@@ -1,19 +1,18 @@
-//! The ways to install, and to apply again: Helm, kustomize, `make run` in a cluster that is there already.
+//! The ways to install, and to apply again: Helm, kustomize.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use e2e::{operator::repository, render::Said};
+use e2e::operator::repository;
 use tempfile::TempDir;
-use tokio::process::Command;
 
 use crate::{
     case::{Case, OPERATOR, SAMPLE},
-    evidence,
+    evidence, run,
 };
 
 /// Where an operator for all namespaces lives.
-const SYSTEM: &str = "orrery-system";
+pub(crate) const SYSTEM: &str = "orrery-system";
 
 #[tokio::test]
 async fn applying_again_changes_nothing() -> Result<()> {
@@ -44,6 +43,10 @@ async fn again(case: &Case, apply: impl AsyncFn() -> Result<String>) -> Result<(
     let samples = samples.to_str().context("a path that is not UTF-8")?;
     case.kubectl(&[&delete[..], &[samples]].concat()).await?;
     apply().await?;
+    // Afterwards nobody but a user has anything to say about them.
+    let ended = ["wait", "--for=condition=Complete", "checksumruns", "--all"];
+    case.kubectl(&[&ended[..], &["--timeout=100s"]].concat())
+        .await?;
     case.flux_says("Current").await?;
     let before = versions(case).await?;
     let said = apply().await?;
@@ -52,20 +55,11 @@ async fn again(case: &Case, apply: impl AsyncFn() -> Result<String>) -> Result<(
     Ok(())
 }
 
-/// Of an object without a controller nobody has written the status yet: the next server-side apply stores its default.
 async fn versions(case: &Case) -> Result<String> {
-    let path = |version| {
-        format!("--output=jsonpath={{range .items[*]}}{{.metadata.name}} {{{version}}} {{end}}")
-    };
-    let (written, edited) = (
-        path(".metadata.resourceVersion"),
-        path(".metadata.generation"),
-    );
-    let schedules = case
-        .kubectl(&["get", "checksumschedules", &written])
-        .await?;
-    let runs = case.kubectl(&["get", "checksumruns", &edited]).await?;
-    Ok(schedules + &runs)
+    let version = "{range .items[*]}{.kind} {.metadata.name} {.metadata.resourceVersion}\n{end}";
+    let output = format!("--output=jsonpath={version}");
+    let both = ["get", "checksumschedules,checksumruns", &output];
+    case.kubectl(&both).await
 }
 
 fn chart_of_samples(samples: &str) -> Result<TempDir> {
@@ -99,11 +93,8 @@ async fn kustomize_installs_an_operator_for_all_namespaces() -> Result<()> {
         case.flux_says("Current").await?;
         evidence::nothing_forbidden_nothing_secret(&case.cluster, SYSTEM)?;
 
-        let taken = make_run(case, "localhost/orrery:dev").await?;
-        ensure!(
-            !taken.well && taken.stderr.contains("not installed by Helm"),
-            "{taken:?}"
-        );
+        let expected = "not installed by Helm";
+        run::refused(run::current(case, "localhost/orrery:dev"), expected).await?;
 
         for part in ["config/manager", "config/rbac"] {
             let part = repository().join(part);
@@ -131,53 +122,7 @@ fn overlay() -> Result<TempDir> {
     Ok(overlay)
 }
 
-#[tokio::test]
-async fn make_run_installs_into_the_current_cluster_or_leaves_it_as_it_was() -> Result<()> {
-    Case::play("current", async |case| {
-        let absent = make_run(case, "localhost/absent:1").await?;
-        let why = "no node finds the image localhost/absent:1";
-        ensure!(!absent.well && absent.stderr.contains(why), "{absent:?}");
-        let left = system(case, &["get", "deployments,pods", "--output=name"]).await?;
-        ensure!(left.is_empty(), "{left}");
-
-        let run = make_run(case, "localhost/orrery:dev").await?.ok()?;
-        ensure!(
-            run.contains("checksumschedule.orrery.dev/nightly   True"),
-            "{run}"
-        );
-        let again = make_run(case, "localhost/orrery:dev").await?.ok()?;
-        ensure!(
-            again.contains("checksumschedule.orrery.dev/nightly   True"),
-            "{again}"
-        );
-
-        let sample = repository().join(SAMPLE);
-        let kubectl = ["delete", "--filename", &sample.to_string_lossy()];
-        case.cluster.kubectl(&kubectl).await?.ok()?;
-        case.helm(&["uninstall", "orrery", "--wait", "--namespace", SYSTEM])
-            .await?;
-        Ok(())
-    })
-    .await
-}
-
-async fn system(case: &Case, args: &[&str]) -> Result<String> {
+pub(crate) async fn system(case: &Case, args: &[&str]) -> Result<String> {
     let args = [&["--namespace", SYSTEM], args].concat();
     case.cluster.kubectl(&args).await?.ok()
-}
-
-/// `make run CLUSTER=current` with the kubeconfig of the nodes.
-async fn make_run(case: &Case, image: &str) -> Result<Said> {
-    let output = Command::new("make")
-        .args(["run", "CLUSTER=current", &format!("IMAGE={image}")])
-        .current_dir(Path::new(&repository()))
-        .env("KUBECONFIG", case.cluster.kubeconfig())
-        .kill_on_drop(true)
-        .output()
-        .await?;
-    Ok(Said {
-        well: output.status.success(),
-        stdout: String::from_utf8(output.stdout)?,
-        stderr: String::from_utf8(output.stderr)?,
-    })
 }

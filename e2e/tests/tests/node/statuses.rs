@@ -13,12 +13,9 @@ use testbed::{
     tools,
 };
 
-/// The kinds that have a controller.
-const KINDS: [&str; 2] = ["checksumschedules", "checksumruns"];
-
-/// Watches of all that a namespace has of our kinds.
+/// Watches of all that a namespace has of our kinds. Every one of them has a controller.
 pub(crate) struct Statuses {
-    watches: Vec<Process>,
+    watches: Vec<(String, Process)>,
     _folder: TempDir,
 }
 
@@ -26,53 +23,71 @@ impl Statuses {
     pub(crate) async fn watch(cluster: &Access, namespace: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let kubectl = tools::binary("kubectl").await?;
-        let watch = |kind: &&str| {
-            Launch::new(
+        let watch = |kind: String| {
+            let launch = Launch::new(
                 format!("watch of {kind}"),
                 &kubectl,
-                folder.path().join(kind),
-            )
-            .args([
-                "--namespace",
-                namespace,
-                "get",
-                kind,
-                "--watch",
-                "--output=json",
-            ])
-            .envs([("KUBECONFIG", cluster.kubeconfig())])
-            .spawn()
+                folder.path().join(&kind),
+            );
+            let process = launch
+                .args(["--namespace", namespace, "get", &kind])
+                .args(["--watch", "--output=json"])
+                .envs([("KUBECONFIG", cluster.kubeconfig())])
+                .spawn()?;
+            Ok((kind, process))
         };
+        let kinds = crds::definition::all().into_iter();
+        let kinds = kinds.map(|definition| definition.spec.names.plural);
         Ok(Self {
-            watches: KINDS.iter().map(watch).collect::<Result<_>>()?,
+            watches: kinds.map(watch).collect::<Result<_>>()?,
             _folder: folder,
         })
     }
 
-    /// Current exactly when ready, in progress while there is something to do or to see, failed when stalled.
-    pub(crate) async fn agree_with(&self, kstatus: &Path) -> Result<()> {
-        for watch in &self.watches {
+    /// Current exactly when ready, in progress while there is something to do or to see, failed when stalled. Says of
+    /// which kinds something was seen.
+    pub(crate) async fn agree_with(&self, kstatus: &Path) -> Result<Vec<&str>> {
+        let mut kinds = Vec::new();
+        for (kind, watch) in &self.watches {
             let seen = watch.log()?;
-            let said = render::run_with(kstatus, &[], whole(&seen)).await?.ok()?;
-            let objects = Deserializer::from_str(&seen).into_iter::<Value>();
-            for (object, said) in objects.map_while(Result::ok).zip(said.lines()) {
+            let (objects, text) = whole(&seen)?;
+            let said = render::run_with(kstatus, &[], text).await?.ok()?;
+            let said: Vec<_> = said.lines().collect();
+            ensure!(
+                objects.len() == said.len(),
+                "kstatus was shown {} objects and judged {}",
+                objects.len(),
+                said.len()
+            );
+            for (object, said) in objects.iter().zip(&said) {
                 let (said, _) = said.split_once('\t').context("kstatus changed")?;
-                let ours = meaning(&object);
+                let ours = meaning(object);
                 ensure!(
                     said == ours,
                     "kstatus says {said}, but we mean {ours}: {object}"
                 );
             }
+            kinds.extend((!objects.is_empty()).then_some(kind.as_str()));
         }
-        Ok(())
+        Ok(kinds)
     }
 }
 
 /// Without the object that is being written at this moment.
-fn whole(seen: &str) -> &str {
-    let mut objects = Deserializer::from_str(seen).into_iter::<Value>();
-    while let Some(Ok(_)) = objects.next() {}
-    &seen[..objects.byte_offset()]
+fn whole(seen: &str) -> Result<(Vec<Value>, &str)> {
+    let mut stream = Deserializer::from_str(seen).into_iter::<Value>();
+    let mut objects = Vec::new();
+    let mut end = 0;
+    loop {
+        match stream.next() {
+            Some(Ok(object)) => objects.push(object),
+            Some(Err(error)) if !error.is_eof() => {
+                return Err(error).with_context(|| format!("kubectl said {}", &seen[end..]));
+            }
+            Some(Err(_)) | None => return Ok((objects, &seen[..end])),
+        }
+        end = stream.byte_offset();
+    }
 }
 
 fn meaning(object: &Value) -> &'static str {

@@ -1,0 +1,186 @@
+//! `make run` and `make stop`: a private cluster in the background, and the cluster that is there already.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use e2e::{operator::repository, render::Said};
+use testbed::{tools, wait::eventually};
+use tokio::process::{Child, Command};
+
+use crate::{
+    case::{Case, SOON},
+    evidence,
+    install::{SYSTEM, system},
+    statuses::Statuses,
+};
+
+/// Where `make run` puts the samples.
+const SAMPLES: &str = "orrery-samples";
+
+/// How variables begin that make, cargo and the testbed set for what they run.
+const OURS: [&str; 6] = [
+    "MAKE",
+    "MFLAGS",
+    "CARGO_",
+    "NEXTEST",
+    "KUBECONFIG",
+    testbed::VARIABLE,
+];
+
+/// `make`, as a user types it.
+fn make(args: &[&str]) -> Command {
+    let mut make = Command::new("make");
+    make.args(args).current_dir(repository()).kill_on_drop(true);
+    // A user's make has no other above it, no test around it, for which cargo would build everything anew, and knows nothing of
+    // the nodes that are here.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name != "CARGO_HOME" && OURS.iter().any(|ours| name.starts_with(ours)) {
+            make.env_remove(&*name);
+        }
+    }
+    make
+}
+
+async fn said(mut command: Command) -> Result<Said> {
+    let output = command.output().await?;
+    Ok(Said {
+        well: output.status.success(),
+        stdout: String::from_utf8(output.stdout)?,
+        stderr: String::from_utf8(output.stderr)?,
+    })
+}
+
+/// The lines in which the last word about our kinds is said.
+fn tells_of_both_samples(said: &str) -> bool {
+    let ready = |name: &str| {
+        let mut lines = said.lines().filter(|line| line.starts_with(SAMPLES));
+        lines.any(|line| line.contains(name) && line.contains(" True "))
+    };
+    ready("checksumschedule.orrery.dev/nightly") && ready("checksumrun.orrery.dev/home-full")
+}
+
+#[tokio::test]
+async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let make = |args: &[&str]| {
+        let mut make = make(args);
+        make.env("RUN_STATE", folder.path().join("run"));
+        make
+    };
+    let run = said(make(&["run", "DETACH=1"])).await?.ok()?;
+    ensure!(tells_of_both_samples(&run), "{run}");
+    let (_, kubeconfig) = run.split_once("export KUBECONFIG=").context("no hint")?;
+    let kubeconfig = kubeconfig.split_whitespace().next().context("no path")?;
+
+    let mut nodes = Command::new(tools::binary("kubectl").await?);
+    nodes.args(["--kubeconfig", kubeconfig, "get", "nodes", "--no-headers"]);
+    let nodes = said(nodes).await?.ok()?;
+    ensure!(
+        nodes.lines().count() == 1 && nodes.contains(" Ready "),
+        "{nodes}"
+    );
+    let second = said(make(&["run", "DETACH=1"])).await?;
+    ensure!(
+        !second.well && second.stderr.contains("make stop ends it"),
+        "{second:?}"
+    );
+
+    let stopped = said(make(&["stop"])).await?;
+    ensure!(
+        stopped.well && stopped.stderr.contains("stopped"),
+        "{stopped:?}"
+    );
+    ensure!(
+        !Path::new(kubeconfig).exists(),
+        "{kubeconfig} outlives its cluster"
+    );
+    let stopped = said(make(&["stop"])).await?;
+    ensure!(
+        stopped.stderr.contains("nothing runs in the background"),
+        "{stopped:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn make_run_installs_into_the_current_cluster_or_leaves_it_as_it_was() -> Result<()> {
+    Case::play("current", async |case| {
+        let absent = said(current(case, "localhost/absent:1")).await?;
+        let why = "no node finds the image localhost/absent:1";
+        ensure!(!absent.well, "{absent:?}");
+        let complaints: Vec<_> = absent
+            .stderr
+            .lines()
+            .filter(|line| line.contains(why))
+            .collect();
+        ensure!(complaints.len() == 1, "{absent:?}");
+        let left = system(case, &["get", "deployments,pods", "--output=name"]).await?;
+        ensure!(left.is_empty(), "{left}");
+        interrupted(case).await?;
+
+        let statuses = Statuses::watch(&case.cluster, SAMPLES).await?;
+        for _ in ["at first", "again"] {
+            let run = said(current(case, "localhost/orrery:dev")).await?.ok()?;
+            ensure!(tells_of_both_samples(&run), "{run}");
+        }
+        let judged = statuses.agree_with(&tools::kstatus().await?).await?;
+        ensure!(judged.len() == 2, "only {judged:?} were judged");
+        let asked = evidence::nothing_forbidden_nothing_secret(&case.cluster, SYSTEM)?;
+        ensure!(asked > 0, "the audit log knows nothing of the operator");
+
+        let delete = ["delete", "namespace", SAMPLES, "--timeout=50s"];
+        case.cluster.kubectl(&delete).await?.ok()?;
+        case.helm(&["uninstall", "orrery", "--wait", "--namespace", SYSTEM])
+            .await?;
+        Ok(())
+    })
+    .await
+}
+
+/// `make run CLUSTER=current` with the kubeconfig of the nodes.
+pub(crate) fn current(case: &Case, image: &str) -> Command {
+    let mut make = make(&["run", "CLUSTER=current", &format!("IMAGE={image}")]);
+    make.env("KUBECONFIG", case.cluster.kubeconfig());
+    make
+}
+
+pub(crate) async fn refused(command: Command, expected: &str) -> Result<()> {
+    let said = said(command).await?;
+    ensure!(!said.well && said.stderr.contains(expected), "{said:?}");
+    Ok(())
+}
+
+/// Somebody else's Helm was killed while it installed.
+async fn interrupted(case: &Case) -> Result<()> {
+    let mut helm = install_forever(case).await?;
+    eventually("a release that is being installed", SOON, async || {
+        let secrets = ["get", "secrets", "--output=name"];
+        let pending = [
+            &secrets[..],
+            &["--selector=name=orrery,status=pending-install"],
+        ];
+        let found = system(case, &pending.concat()).await?;
+        Ok((!found.is_empty()).then_some(()))
+    })
+    .await?;
+    helm.kill().await?;
+    let expected = "the Helm release orrery is pending-install";
+    refused(current(case, "localhost/orrery:dev"), expected).await?;
+    case.helm(&["uninstall", "orrery", "--wait", "--namespace", SYSTEM])
+        .await?;
+    Ok(())
+}
+
+/// Waits for pods whose image nobody has.
+async fn install_forever(case: &Case) -> Result<Child> {
+    let mut helm = Command::new(tools::helm().await?);
+    helm.args(["install", "orrery", "charts/orrery", "--namespace", SYSTEM])
+        .args(["--wait", "--set", "image.repository=localhost/absent"])
+        .current_dir(repository())
+        .env("KUBECONFIG", case.cluster.kubeconfig())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true);
+    Ok(helm.spawn()?)
+}
