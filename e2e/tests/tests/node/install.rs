@@ -96,10 +96,19 @@ async fn kustomize_installs_an_operator_for_all_namespaces() -> Result<()> {
         let expected = "not installed by Helm";
         run::refused(run::current(case, "localhost/orrery:dev"), expected).await?;
 
-        for part in ["config/manager", "config/rbac"] {
+        let delete = async |part: &str| {
             let part = repository().join(part);
-            system(case, &["delete", "-k", &part.to_string_lossy()]).await?;
-        }
+            system(case, &["delete", "-k", &part.to_string_lossy()]).await
+        };
+        delete("config/manager").await?;
+        // An operator that ends lets its lease go, for which it needs its rights.
+        let pods = "--selector=app.kubernetes.io/name=orrery-operator";
+        system(
+            case,
+            &["wait", "--for=delete", "pods", pods, "--timeout=50s"],
+        )
+        .await?;
+        delete("config/rbac").await?;
         Ok(())
     })
     .await
