@@ -1,5 +1,6 @@
 # Shared by the engines that `make run WITH=…` and `make e2e` bring to a cluster that pulls nothing. Who sources this says
-# `engine`, `title`, `version` and `user`, how to `fill` a tree and which `hints` follow; `serve "$@"` does the rest:
+# `engine`, `title`, `version`, `user` and the Debian `package`, how to `fill` a tree and which `hints` follow; `serve "$@"` does
+# the rest:
 #   image                builds the image from what is on this machine, once, and prints the archive's path
 #   install [namespace]  starts it where KUBECONFIG points to, and waits until it is ready
 engines=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -89,7 +89,7 @@ fn a_signal_ends_it_soon_with_a_failure_so_that_the_job_starts_it_again() {
 }
 
 #[test]
-fn suspension_stops_reading_and_its_end_goes_on() {
+fn a_run_that_begins_suspended_reads_nothing_until_it_goes_on() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");
     config["spec"]["suspend"] = json!(true);
