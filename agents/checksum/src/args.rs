@@ -21,7 +21,7 @@ Exit codes:
 
 /// Finds files that are no longer what was written.
 #[derive(Debug, Parser)]
-#[command(version, after_help = EXIT_CODES)]
+#[command(name = "orrery-checksum", version, after_help = EXIT_CODES)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]

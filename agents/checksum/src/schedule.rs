@@ -206,6 +206,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_always_found_empty_doubles_with_every_look() {
+        // Whatever waits is taken at once.
+        let rate = |at: f64| if at < 200.0 { 20.0 } else { f64::INFINITY };
+        let lengths = simulated(rate, 4, 300.0);
+        let starving = lengths.iter().filter(|(at, ..)| *at > 220.0);
+        let targets: Vec<_> = starving.map(|(.., target)| *target).collect();
+        assert!(targets.len() > 5, "{lengths:?}");
+        for pair in targets.windows(2) {
+            assert_eq!(pair[1], 2 * pair[0], "{targets:?}");
+        }
+    }
+
+    #[test]
     fn ten_times_more_workers_are_caught_up_with() {
         let rate = |at: f64| if at < 200.0 { 20.0 } else { 200.0 };
         let lengths = simulated(rate, 4, 400.0);

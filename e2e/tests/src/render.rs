@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     path::Path,
     process::{Output, Stdio},
+    string::FromUtf8Error,
     time::Duration,
 };
 
@@ -41,6 +42,18 @@ impl Said {
     }
 }
 
+impl TryFrom<Output> for Said {
+    type Error = FromUtf8Error;
+
+    fn try_from(output: Output) -> Result<Self, FromUtf8Error> {
+        Ok(Self {
+            well: output.status.success(),
+            stdout: String::from_utf8(output.stdout)?,
+            stderr: String::from_utf8(output.stderr)?,
+        })
+    }
+}
+
 /// Runs a program in the repository.
 pub async fn run(program: &Path, args: &[&str]) -> Result<Said> {
     run_with(program, args, "").await
@@ -65,16 +78,8 @@ pub async fn run_with(program: &Path, args: &[&str], input: &str) -> Result<Said
         child.wait_with_output().await
     };
     let output = timeout(DEADLINE, running).await;
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = output.with_context(|| format!("{} took too long", program.display()))??;
-    Ok(Said {
-        well: status.success(),
-        stdout: String::from_utf8(stdout)?,
-        stderr: String::from_utf8(stderr)?,
-    })
+    let output = output.with_context(|| format!("{} took too long", program.display()))??;
+    Ok(output.try_into()?)
 }
 
 /// `helm template` of our chart with more arguments; the image is not given.

@@ -1,10 +1,13 @@
 //! `make run` and `make stop` where they cannot do their work: one line that says what to do, and nothing is begun.
 
-use std::{path::Path, process::Output, time::Duration};
+use std::{os::unix::fs::symlink, path::Path, time::Duration};
 
 use anyhow::{Context, Result, ensure};
-use e2e::operator::repository;
-use testbed::tools;
+use e2e::{
+    operator::repository,
+    render::{self, Said},
+};
+use testbed::{Kubernetes, Options, tools};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -52,11 +55,11 @@ impl Make {
         Ok(make)
     }
 
-    async fn run(&self, args: &[&str]) -> Result<Output> {
+    async fn run(&self, args: &[&str]) -> Result<Said> {
         self.wrapped("make", args).await
     }
 
-    async fn wrapped(&self, program: &str, args: &[&str]) -> Result<Output> {
+    async fn wrapped(&self, program: &str, args: &[&str]) -> Result<Said> {
         let kubernetes = tools::binary("kubectl").await?;
         let helm = tools::helm().await?;
         let path = [folder(&kubernetes)?, folder(&helm)?, std::env::var("PATH")?].join(":");
@@ -71,7 +74,8 @@ impl Make {
             .env_remove("MAKEFLAGS")
             .kill_on_drop(true)
             .output();
-        timeout(DEADLINE, output).await?.context("make")
+        let output = timeout(DEADLINE, output).await?.context("make")?;
+        Ok(output.try_into()?)
     }
 
     /// Fails, and says nothing but this one line and make's own.
@@ -85,11 +89,11 @@ fn folder(program: &Path) -> Result<String> {
     Ok(folder.to_string_lossy().into_owned())
 }
 
-fn says_only(output: &Output, expected: &str) -> Result<()> {
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success(), "it worked: {said}");
-    let lines: Vec<_> = said.lines().filter(|it| !it.starts_with("make:")).collect();
-    ensure!(lines.len() == 1 && lines[0].contains(expected), "{said}");
+fn says_only(said: &Said, expected: &str) -> Result<()> {
+    ensure!(!said.well, "it worked: {said:?}");
+    let lines = said.stderr.lines();
+    let lines: Vec<_> = lines.filter(|it| !it.starts_with("make:")).collect();
+    ensure!(lines.len() == 1 && lines[0].contains(expected), "{said:?}");
     Ok(())
 }
 
@@ -159,6 +163,22 @@ async fn definitions_that_helm_did_not_install_are_left_alone() -> Result<()> {
         .await
 }
 
+#[tokio::test]
+async fn definitions_of_another_release_are_left_to_it() -> Result<()> {
+    let cluster = Kubernetes::start(Options::default().named("run-theirs")).await?;
+    let mut make = Make::new()?;
+    make.kubeconfig = cluster.kubeconfig().display().to_string();
+    let install = ["install", "theirs", "charts/orrery-crds"];
+    let namespace = ["--namespace=elsewhere", "--create-namespace"];
+    let to = ["--kubeconfig", &make.kubeconfig];
+    let args = [&install[..], &namespace, &to].concat();
+    render::run(&tools::helm().await?, &args).await?.ok()?;
+    let run = ["run", "CLUSTER=current", "IMAGE=localhost/orrery:dev"];
+    let expected = "the Helm release elsewhere/theirs has Orrery's definitions already";
+    make.refuses(&run, expected).await?;
+    cluster.shutdown().await
+}
+
 /// Tells its version, whatever it is asked.
 async fn old_cluster(listener: TcpListener) -> Result<()> {
     let version = r#"{"major": "1", "minor": "32", "gitVersion": "v1.32.4"}"#;
@@ -178,8 +198,32 @@ async fn a_private_node_needs_root() -> Result<()> {
     let make = Make::new()?;
     // Nobody, but still allowed to read this repository.
     let run = ["--user", "scripts/run.sh"];
-    let output = make.wrapped("unshare", &run).await?;
-    says_only(&output, "a private node needs root")
+    let said = make.wrapped("unshare", &run).await?;
+    says_only(&said, "a private node needs root")
+}
+
+#[tokio::test]
+async fn packages_that_are_missing_are_named_to_who_may_not_install_them() -> Result<()> {
+    let make = Make::new()?;
+    let programs = make.target.path().join("programs");
+    std::fs::create_dir(&programs)?;
+    for folder in ["/usr/bin", "/usr/sbin"] {
+        for program in std::fs::read_dir(folder)? {
+            let program = program?;
+            if program.file_name() != "containerd" {
+                // The first of a name counts, as on a path.
+                let _ = symlink(program.path(), programs.join(program.file_name()));
+            }
+        }
+    }
+    let path = format!("PATH={}", programs.display());
+    let prepare = ["--user", "env", &path, "scripts/prepare.sh", "run"];
+    let said = make.wrapped("unshare", &prepare).await?;
+    says_only(
+        &said,
+        "missing packages, install them as root: apt-get install",
+    )?;
+    says_only(&said, " containerd")
 }
 
 #[tokio::test]
@@ -196,11 +240,10 @@ async fn a_second_run_in_the_background_is_refused() -> Result<()> {
 async fn what_a_dead_run_left_is_cleared_away() -> Result<()> {
     // A process of this id is alive, but it is another one.
     let make = Make::with_earlier_run("1 0")?;
-    let output = make.run(&["stop"]).await?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let said = make.run(&["stop"]).await?;
     ensure!(
-        output.status.success() && said.contains("nothing runs in the background"),
-        "{said}"
+        said.well && said.stderr.contains("nothing runs in the background"),
+        "{said:?}"
     );
     ensure!(!make.target.path().join("run").exists());
     Ok(())

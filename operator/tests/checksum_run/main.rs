@@ -251,6 +251,32 @@ async fn suspension_and_cancellation_reach_the_agent() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_limit_that_is_edited_reaches_the_agent() -> Result<()> {
+    let world = World::new().await?;
+    world
+        .run("r", json!({"workers": {"maxThroughput": "1Mi"}}))
+        .await?;
+    world.passes("r").await?;
+    let coordinator = world.start_coordinator("r").await?;
+    coordinator.report(&reading())?;
+    world.until("r", "Ready", "Unknown/Reading").await?;
+    for (limit, told) in [
+        (json!("1Mi"), Some(1 << 20)),
+        (json!("5Ki"), Some(5 << 10)),
+        (json!(null), None),
+    ] {
+        let spec = json!({"workers": {"maxThroughput": limit}});
+        world
+            .edit::<ChecksumRun>("r", json!({ "spec": spec }))
+            .await?;
+        world.passes("r").await?;
+        let config = coordinator.config()?.context("configured")?;
+        assert_eq!(config.max_throughput, told);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_that_nobody_can_end_is_cancelled_without_help() -> Result<()> {
     let world = World::new().await?;
     world

@@ -110,6 +110,7 @@ async fn failing_at_any_request_and_going_on_ends_in_the_same_state() -> Result<
             world.schedule("s", spec).await?;
             world.line.spoil(request, fault);
             live(&world).await?;
+            assert!(world.line.sent() >= request, "{request} was never sent");
             assert_eq!(
                 remains(&world).await?,
                 *expected,

@@ -51,6 +51,23 @@ fn files_that_change_while_a_run_is_suspended_are_not_called_verified() {
 }
 
 #[test]
+fn a_limit_that_is_lifted_holds_no_longer_also_in_the_middle_of_a_file() {
+    let pod = Pod::with(0);
+    fs::write(pod.root().join("large"), vec![7; 100 << 20]).unwrap();
+    let mut config = pod.config("run");
+    // Longer than anybody waits for it to end.
+    config["spec"]["maxThroughput"] = json!(1 << 20);
+    let child = pod.start(&config);
+    pod.until_logged("listening");
+    pod.until_so(|| pod.read_by_metrics() > 1 << 20);
+    config["spec"]["maxThroughput"] = json!(null);
+    config["generation"] = json!(2);
+    pod.configure(&config);
+    assert!(pod::ended(child).success());
+    assert_eq!(pod.bytes_read(), 100 << 20);
+}
+
+#[test]
 fn a_suspended_run_reads_nothing_and_nothing_twice_afterwards() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");

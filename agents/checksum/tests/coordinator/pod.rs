@@ -145,8 +145,9 @@ impl Pod {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// What it has said; nothing if it was never started.
     pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.own("log")).unwrap()
+        fs::read_to_string(self.own("log")).unwrap_or_default()
     }
 
     /// Lets nobody read a file or folder, or everybody again.
@@ -269,8 +270,9 @@ impl Pod {
         }
     }
 
-    pub(crate) fn read_so_far(&self) -> i64 {
-        self.stored().unwrap()["bytes_read"].as_i64().unwrap()
+    /// Bytes of files whose checksums are stored.
+    pub(crate) fn read_so_far(&self) -> u64 {
+        self.stored().unwrap()["bytes_read"].as_u64().unwrap()
     }
 
     /// What the process that ended last has read, by its own metrics in the log's last words.

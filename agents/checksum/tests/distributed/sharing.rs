@@ -13,10 +13,10 @@ use checksum::engine::{self, Job, Lister, Shared, Unresolved};
 use checksum::list::exclude::Excludes;
 use checksum::merge::Mode;
 use checksum::pack::Sizes;
-use checksum::queue::COMPUTE;
+use checksum::queue::{COMPUTE, Queue, result_job};
 use checksum::read::Medium;
 use checksum::store::{Counts, Location, NewRun, Run, Store};
-use checksum::wire::WorkPack;
+use checksum::wire::{BackPack, WorkPack};
 
 use crate::others::{as_the_original, queue_of, serve};
 use crate::site::Site;
@@ -69,6 +69,27 @@ async fn share(site: &Site, file_system: &str, root: &Path, shared: Arc<Shared>)
     let store = Store::open(&location, 1).await?;
     let run = engine::begin(&store, &what, Unresolved::Refuse).await?;
     Ok(engine::run(&job, &store, run, &shared).await?.run)
+}
+
+/// Waits until a run has looked at pauses: it publishes its limit afterwards, unless that is there already.
+async fn looked(site: &Site, run: &Queue) -> Result<()> {
+    let published = run.published();
+    site.until("the run has looked", || async {
+        Ok(published.read().await?.is_some())
+    })
+    .await
+}
+
+/// Lets a run look at pauses, and sees that nothing is given out all the while.
+async fn held_for_three_looks(site: &Site, run: &Queue, served: &Cell<u32>) -> Result<()> {
+    for _ in 0..3 {
+        run.published().delete().await?;
+        looked(site, run).await?;
+        let is_held = run.inspector().is_paused(COMPUTE).await?;
+        ensure!(is_held, "somebody has ended the pause");
+        ensure!(served.get() == 0, "a pack was given out");
+    }
+    Ok(())
 }
 
 #[tokio::test]
@@ -129,17 +150,7 @@ async fn a_suspended_run_holds_the_packs_of_a_shared_queue_until_it_goes_on() ->
         serve(&site, "shared", worker).await
     };
     let watching = async {
-        for _ in 0..3 {
-            // It publishes its limit after each look at pauses, unless it is there already.
-            let published = other.published();
-            site.until("the second has looked", || async {
-                Ok(published.read().await?.is_some())
-            })
-            .await?;
-            ensure!(is_held().await?, "the other one has ended the pause");
-            ensure!(served.get() == 0, "a pack was given out");
-            published.delete().await?;
-        }
+        held_for_three_looks(&site, &other, &served).await?;
         suspended.pause.store(false, Ordering::Relaxed);
         Ok(())
     };
@@ -155,6 +166,44 @@ async fn a_suspended_run_holds_the_packs_of_a_shared_queue_until_it_goes_on() ->
         ended = serving => anyhow::bail!("the worker ended: {ended:?}"),
     };
     assert_eq!((first.counts.new, second.counts.new), (60, 40));
+    Ok(())
+}
+
+#[tokio::test]
+async fn packs_are_held_back_while_too_many_results_wait() -> Result<()> {
+    let site = Site::with(60).await?;
+    let root = site.pod.root();
+    let queue = queue_of(&site, "shared", "home", "run")?;
+    let (inspector, results) = (queue.inspector(), queue.results());
+    inspector.pause(&results).await?; // so that nobody takes them
+    let is_held = || async { Ok(inspector.is_paused(COMPUTE).await?) };
+    let held = || site.until("packs are held back", is_held);
+    let served = Cell::new(0);
+    let serving = async {
+        held().await?;
+        let worker = |pack: &WorkPack| {
+            served.set(served.get() + 1);
+            as_the_original(&root, pack).map(Some)
+        };
+        serve(&site, "shared", worker).await
+    };
+    let crowding = async {
+        looked(&site, &queue).await?;
+        let result = result_job(&results, &BackPack::default());
+        for _ in 0..=100 {
+            let many = vec![result.clone(); 100];
+            queue.enqueuer().enqueue_many(many).await?;
+        }
+        held().await?;
+        held_for_three_looks(&site, &queue, &served).await?;
+        Ok(inspector.unpause(&results).await?)
+    };
+    let run = share(&site, "home", &root, nobody());
+    let (run, ()) = tokio::select! {
+        both = async { tokio::try_join!(run, crowding) } => both?,
+        ended = serving => anyhow::bail!("the worker ended: {ended:?}"),
+    };
+    assert_eq!(run.counts.new, 60);
     Ok(())
 }
 

@@ -318,6 +318,8 @@ fn names_of_any_bytes_and_files_of_no_bytes_are_like_others() {
     let manifest = tree.about(&["report", "--format", "manifest"]).stdout;
     let text = String::from_utf8_lossy(&manifest);
     assert_eq!(text.matches("af1349b9f5f9a1a6").count(), 6, "{text}");
+    let mut lines = manifest.split(|byte| *byte == b'\n');
+    assert!(lines.any(|line| line.ends_with(b"  \xff\xfe")), "{text}");
 }
 
 #[test]

@@ -88,3 +88,11 @@ fn a_terminal_is_told_how_fast_and_how_long_and_nothing_else_is() {
     let slow = said(&slow.output().unwrap());
     assert_eq!((slow.code, slow.complaint.as_str()), (0, ""));
 }
+
+#[test]
+fn the_program_calls_itself_by_its_name() {
+    let program = env!("CARGO_BIN_EXE_orrery-checksum");
+    let said = Command::new(program).arg("--version").output().unwrap();
+    let expected = format!("orrery-checksum {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(String::from_utf8(said.stdout).unwrap(), expected);
+}

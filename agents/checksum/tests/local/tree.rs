@@ -165,33 +165,48 @@ impl Tree {
         command.output().unwrap()
     }
 
-    /// Starts a run that takes long, and waits until it has read something.
+    /// The files whose checksums are stored.
+    pub(crate) fn on_record(&self) -> Vec<String> {
+        let manifest = self.about(&["report", "--format", "manifest"]).stdout;
+        let manifest = String::from_utf8(manifest).unwrap();
+        let paths = manifest
+            .lines()
+            .map(|line| line.split_once("  ").unwrap().1);
+        paths.map(ToOwned::to_owned).collect()
+    }
+
+    /// Starts a run that takes long, and waits until it reads.
     pub(crate) fn slow(&self, args: &[&str]) -> Child {
+        self.slow_until("1Ki", args, |run| run["state"] == "workqueue")
+    }
+
+    /// Starts a run that reads so many bytes in a second, and waits until the store says this of it.
+    pub(crate) fn slow_until(
+        &self,
+        rate: &str,
+        args: &[&str],
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Child {
         let mut command = self.command(args);
-        command.args(["--max-throughput", "1Ki", "--readers", "1"]);
+        command.args(["--max-throughput", rate, "--readers", "1"]);
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        self.await_state(&mut child, "workqueue");
+        let began = Instant::now();
+        while !self.last_run().is_some_and(|run| is_so(&run)) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended");
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.last_run());
+            thread::sleep(Duration::from_millis(5));
+        }
         child
     }
 
-    fn await_state(&self, child: &mut Child, state: &str) {
-        let began = Instant::now();
-        while !self.states().contains(&state.to_owned()) {
-            assert!(child.try_wait().unwrap().is_none(), "it ended");
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.states());
-            thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn states(&self) -> Vec<String> {
+    fn last_run(&self) -> Option<Value> {
         let report = self.about(&["report", "--format", "json"]);
         let lines = parsed(&report.stdout);
-        let states = lines.iter().filter_map(|line| line["state"].as_str());
-        states.map(ToOwned::to_owned).collect()
+        lines.into_iter().find(|line| line["kind"] == "run")
     }
 }
 

@@ -8,6 +8,7 @@ mod place;
 mod tls;
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,6 +64,9 @@ async fn runs_find_exactly_what_changed_was_damaged_or_is_gone() -> Result<()> {
         let paths: Vec<String> = warnings.iter().map(|it| it.path.to_string()).collect();
         assert_eq!(paths, ["folder1/file11", "folder2/file22"]);
         assert_eq!((warnings[0].discovered, warnings[0].last_read), (3, 1));
+        let real = fs::metadata(place.root().join("folder1/file11"))?;
+        let mtime = real.mtime() * 1_000_000_000 + real.mtime_nsec();
+        assert_eq!((warnings[0].size, warnings[0].mtime), (real.len(), mtime));
 
         place.rot("folder1/file11")?; // the same bit
         let store = Store::open(&place.location, 2).await?;

@@ -57,8 +57,8 @@ pub(crate) async fn disturbed(case: &Case) -> Result<()> {
             .then_some(()))
     })
     .await?;
-    let read = case.field(run, ".status.files.remaining").await?;
-    ensure!(read != "0", "all was read before anybody was disturbed");
+    let remaining: u64 = case.field(run, ".status.files.remaining").await?.parse()?;
+    ensure!(remaining > 0, "all was read before anybody was disturbed");
     let go_on = json!({"suspend": false, "workers": {"maxThroughputPerWorker": null}});
     patch(case, run, &go_on).await?;
     ends(case, "shared-first", "Verified").await?;

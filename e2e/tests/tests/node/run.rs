@@ -43,12 +43,7 @@ fn make(args: &[&str]) -> Command {
 }
 
 async fn said(mut command: Command) -> Result<Said> {
-    let output = command.output().await?;
-    Ok(Said {
-        well: output.status.success(),
-        stdout: String::from_utf8(output.stdout)?,
-        stderr: String::from_utf8(output.stderr)?,
-    })
+    Ok(command.output().await?.try_into()?)
 }
 
 /// The lines in which the last word about our kinds is said.
