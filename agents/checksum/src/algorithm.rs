@@ -44,6 +44,16 @@ impl Algorithm {
         }
     }
 
+    /// How many bytes its digests have.
+    pub fn length(self) -> usize {
+        match self {
+            Self::Blake3 | Self::Sha256 => 32,
+            Self::Sha1 => 20,
+            Self::Xxh3 => 16,
+            Self::Crc32c => 4,
+        }
+    }
+
     /// The algorithm that a store means.
     pub fn from_id(id: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.id() == id)

@@ -126,7 +126,8 @@ pub struct Local {
     /// End after this, before the end.
     #[arg(long, value_enum)]
     pub stop_after: Option<StopAfter>,
-    /// Go on with the run that was interrupted, as it was begun.
+    /// Go on with the run that was interrupted, in its mode and with its algorithm. Name the same --exclude, --files-from and
+    /// --stop-after again.
     #[arg(long, conflicts_with = "abort")]
     pub resume: bool,
     /// Give up the run that was interrupted, and begin another.

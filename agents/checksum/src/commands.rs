@@ -283,7 +283,7 @@ async fn manifest(view: &View) -> Result<u8, Error> {
 
 async fn verify(args: &Verify) -> Result<u8, Error> {
     let view = View::open(&stores::of(&args.store)?).await?;
-    let shared = Shared::new(None, Instant::now());
+    let shared = Arc::new(Shared::new(None, Instant::now()));
     let (mut same, mut different, mut unknown) = (0, 0, 0);
     let tell = |path: &RelativePath, finding: Finding| match finding {
         Finding::Same => same += 1,
@@ -301,8 +301,7 @@ async fn verify(args: &Verify) -> Result<u8, Error> {
             let _ = finding_line(args.output, "unknown", path, &why);
         }
     };
-    let pace = |_| !shared.is_stopped();
-    let verifying = verify::verify(&args.path, &view, &pace, tell);
+    let verifying = verify::verify(&args.path, &view, &shared, tell);
     stopped_by_signals(verifying, &shared).await?;
     let mut out = io::stdout().lock();
     match args.output {
@@ -374,10 +373,15 @@ async fn take_over(args: &TakeOver) -> Result<u8, Error> {
 
 async fn abort(of: &StoreOf) -> Result<u8, Error> {
     let store = Store::open(&stores::existing(of)?, 1).await?;
-    if let Some(run) = store.view().last_run().await? {
-        let left = report::left_snapshot(&run);
-        engine::abort(&store, run, None).await?;
-        io::stdout().write_all(left.unwrap_or_default().as_bytes())?;
-    }
+    let Some(run) = store.view().last_run().await? else {
+        return Ok(0);
+    };
+    let told = if run.state.is_resolved() {
+        format!("run {} has ended already: nothing is given up\n", run.id)
+    } else {
+        report::left_snapshot(&run).unwrap_or_default()
+    };
+    engine::abort(&store, run, None).await?;
+    io::stdout().write_all(told.as_bytes())?;
     Ok(0)
 }

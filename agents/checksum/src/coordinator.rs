@@ -228,7 +228,7 @@ impl Coordinator {
         run: Run,
         shared: &Arc<Shared>,
     ) -> Result<Explained, Failure> {
-        let job = told.job(&self.args.folders).map_err(Failure::Final)?;
+        let job = told.job(&self.args.folders).map_err(Failure::Waiting)?;
         let id = run.id;
         let ended = engine::run(&job, store, run, shared).await;
         let load = || async {

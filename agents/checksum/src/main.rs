@@ -7,6 +7,7 @@ use checksum::{commands, coordinator, worker};
 use clap::Parser;
 use clap::error::ErrorKind;
 use runtime::process::{self, Threads};
+use runtime::telemetry::chain;
 
 /// For the shell: an error, which nothing else is.
 const FAILED: u8 = 3;
@@ -52,18 +53,4 @@ fn run(command: Command) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
-}
-
-/// The error and its causes, each once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -14,7 +14,8 @@ pub struct Row {
     pub attributes: Attributes,
     /// See [`crate::judge::Known::changed_run`].
     pub changed_run: RunId,
-    /// The run that last saw another size or another change of metadata under the same modification time; 0 if none did.
+    /// The run that last saw another size or another change of metadata under the same modification time, or could not verify
+    /// the file; 0 if none did.
     pub suspect_run: RunId,
     /// See [`crate::judge::Known::read_run`].
     pub read_run: RunId,

@@ -76,8 +76,12 @@ fn open(at: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno
     }
 }
 
-/// The same in one step per name, so that no link is followed.
+/// The same in one step per name, so that no link is followed, nor any other way out.
 fn open_by_names(at: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let is_name = |name: &[u8]| !matches!(name, b"" | b"." | b"..");
+    if !path.split(|byte| *byte == b'/').all(is_name) {
+        return Err(Errno::XDEV);
+    }
     let mut folder: Option<OwnedFd> = None;
     let mut rest = path;
     while let Some(slash) = rest.iter().position(|byte| *byte == b'/') {
@@ -264,6 +268,7 @@ fn nanoseconds(seconds: i64, fraction: i64) -> i64 {
 mod tests {
     use std::fs as files;
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::content::BLOCK;
     use super::*;
@@ -379,6 +384,51 @@ mod tests {
         let mut reader = Reader::new(&root, Medium::Cache, &meddle);
         let reading = reader.read(&listed, &[Algorithm::Sha1]);
         assert!(matches!(reading, Ok(Reading::Moving { .. })));
+    }
+
+    #[test]
+    fn a_file_that_grows_as_fast_as_it_is_read_is_not_read_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        let file = folder.path().join("a");
+        let block = vec![7; BLOCK];
+        for medium in [Medium::Cache, Medium::Device] {
+            files::write(&file, &block).unwrap();
+            let listed = task(&root, b"a");
+            let reads = AtomicUsize::new(0);
+            let meddle = |_| {
+                let opened = files::OpenOptions::new().append(true).open(&file);
+                io::Write::write_all(&mut opened.unwrap(), &block).unwrap();
+                reads.fetch_add(1, Ordering::Relaxed) < 100
+            };
+            let mut reader = Reader::new(&root, medium, &meddle);
+            let reading = reader.read(&listed, &[Algorithm::Sha1]);
+            assert!(matches!(reading, Ok(Reading::Moving { .. })), "{reading:?}");
+        }
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_root() {
+        let folder = tempfile::tempdir().unwrap();
+        files::create_dir_all(folder.path().join("root/a")).unwrap();
+        for file in ["secret", "root/a/file"] {
+            files::write(folder.path().join(file), "x").unwrap();
+        }
+        let root = Root::open(&folder.path().join("root")).unwrap();
+        let by_names = |path: &[u8]| open_by_names(root.0.as_fd(), path, FILE).map(drop);
+        assert_eq!(by_names(b"a/file"), Ok(()));
+        for path in [
+            &b"../secret"[..],
+            b"a/../../secret",
+            b"a/./file",
+            b"a//file",
+            b"",
+        ] {
+            assert!(by_names(path).is_err(), "{path:?}");
+        }
+        for path in [&b"../secret"[..], b"a/../../secret"] {
+            assert!(root.file(&RelativePath::new(path)).is_err(), "{path:?}");
+        }
     }
 
     #[test]

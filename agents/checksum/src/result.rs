@@ -18,7 +18,7 @@ pub fn of(run: &Run) -> Option<Explained> {
         total,
         ..
     } = run.counts;
-    let not_selected = run.counts.not_selected();
+    let (not_selected, remaining) = (run.counts.not_selected(), run.counts.remaining());
     Some(if corrupt > 0 {
         let message = format!("{corrupt} of {total} files are not what was written");
         explained(reason::DAMAGE_FOUND.name, message)
@@ -32,6 +32,9 @@ pub fn of(run: &Run) -> Option<Explained> {
             run.unlisted
         );
         explained(reason::LISTING_INCOMPLETE.name, message)
+    } else if remaining != 0 {
+        let message = format!("{remaining} of {total} files were not accounted for");
+        explained(reason::UNREADABLE.name, message)
     } else if skipped > 0 {
         let message = format!(
             "{skipped} of {total} files were changed meanwhile, all others are what was written"

@@ -1,15 +1,20 @@
 //! Compares another tree with the checksums on record. In: a folder and a store. Out: what is different. Changes neither.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::engine;
+use tokio::task::spawn_blocking;
+
+use crate::engine::{self, Shared};
 use crate::judge::Reading;
 use crate::path::RelativePath;
-use crate::read::{Medium, Pace, Reader, Root, Task};
+use crate::read::{Medium, Reader, Root, Task};
 use crate::store::{Checksum, View};
 
 /// Rows that are asked for at once.
 const PAGE: u32 = 1000;
+/// Files that are read before anything is told of them.
+const AT_ONCE: usize = 16;
 
 /// What was found of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,18 +32,19 @@ pub enum Finding {
     Unknown(String),
 }
 
-/// Compares all files that have a checksum, and tells each.
+/// Compares all files that have a checksum, and tells each. They are read on a thread of their own, so that whoever stops it is
+/// heard in the middle of a file, too.
 pub async fn verify(
     folder: &Path,
     view: &View,
-    pace: &Pace<'_>,
+    shared: &Arc<Shared>,
     mut tell: impl FnMut(&RelativePath, Finding),
 ) -> Result<(), engine::Error> {
     let root = Root::open(folder).map_err(|source| engine::Error::Open {
         path: folder.into(),
         source,
     })?;
-    let mut reader = Reader::new(&root, Medium::Cache, pace);
+    let root = Arc::new(root);
     let mut after = None;
     loop {
         let checksums = view.checksums(after, PAGE).await?;
@@ -46,13 +52,35 @@ pub async fn verify(
             return Ok(());
         };
         after = Some(last.key);
-        for checksum in &checksums {
-            let Some(finding) = compare(&root, &mut reader, checksum) else {
-                return Err(engine::Error::Interrupted);
-            };
-            tell(&checksum.path, finding);
+        for some in checksums.chunks(AT_ONCE) {
+            let (root, shared, some) = (root.clone(), shared.clone(), some.to_vec());
+            let comparing = spawn_blocking(move || compare_all(&root, &shared, some));
+            let compared = comparing.await.map_err(|_| engine::Error::Reader)?;
+            for (path, finding) in compared {
+                tell(&path, finding.ok_or(engine::Error::Interrupted)?);
+            }
         }
     }
+}
+
+/// To the end, or to the one at which all reading was stopped, which has no finding.
+fn compare_all(
+    root: &Root,
+    shared: &Shared,
+    checksums: Vec<Checksum>,
+) -> Vec<(RelativePath, Option<Finding>)> {
+    let pace = |_| !shared.is_stopped();
+    let mut reader = Reader::new(root, Medium::Cache, &pace);
+    let mut compared = Vec::with_capacity(checksums.len());
+    for checksum in checksums {
+        let finding = compare(root, &mut reader, &checksum);
+        let is_stopped = finding.is_none();
+        compared.push((checksum.path, finding));
+        if is_stopped {
+            break;
+        }
+    }
+    compared
 }
 
 /// None when all reading was stopped.

@@ -296,7 +296,8 @@ fn decode_reading(value: &ValueRef<'_>) -> Result<Reading, Error> {
             return Err(wrong());
         };
         let id = signed(id).and_then(Algorithm::from_id).ok_or_else(wrong)?;
-        digests.push(Digest::new(id, raw(bytes).ok_or_else(wrong)?));
+        let bytes = raw(bytes).filter(|it| it.len() == id.length());
+        digests.push(Digest::new(id, bytes.ok_or_else(wrong)?));
     }
     Ok(Reading::Read {
         digests,
@@ -397,6 +398,25 @@ mod tests {
         );
         let deep = [vec![0x91; 4000], vec![0xc0]].concat();
         assert!(WorkPack::decode(&STANDARD_NO_PAD.encode(deep)).is_err());
+    }
+
+    #[test]
+    fn digests_are_as_long_as_those_of_their_algorithm() {
+        for algorithm in Algorithm::ALL {
+            for (more, is_good) in [(0, true), (1, false)] {
+                let bytes = vec![7; algorithm.length() + more];
+                let digests = vec![Digest::new(algorithm, &bytes)];
+                let read = Reading::Read { digests, bytes: 9 };
+                let pack = BackPack {
+                    results: vec![(Key::of(b"a"), read)],
+                    ..BackPack::default()
+                };
+                let decoded = BackPack::decode(&pack.encode());
+                assert_eq!(decoded.is_ok(), is_good, "{algorithm}: {decoded:?}");
+            }
+            let real = algorithm.digest(b"x");
+            assert_eq!(real.as_bytes().len(), algorithm.length());
+        }
     }
 
     proptest! {

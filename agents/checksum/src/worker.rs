@@ -294,13 +294,17 @@ impl Crew {
 
     /// Whether anybody waits for results: a run that goes on has published its limits.
     async fn is_wanted(&self) -> bool {
-        for _ in 0..UNPUBLISHED {
+        let mut unpublished = 0;
+        while unpublished < UNPUBLISHED {
             match self.queue.published().read().await {
                 Ok(Some(published)) => {
                     self.keep_to(&published);
                     return true;
                 }
-                Ok(None) => sleep(PAUSE).await,
+                Ok(None) => {
+                    unpublished += 1;
+                    sleep(PAUSE).await;
+                }
                 Err(error) => self.trouble(&error).await,
             }
             if self.shared.is_stopped() {

@@ -22,18 +22,20 @@ impl Inspector {
     pub async fn remove(&self, name: &str) -> Result<u64, Error> {
         let space = &self.namespace;
         let mut removed = self.forget(&space.known_jobs(), name).await?;
-        let mut doomed = vec![
+        // At first what is large: to find the rest may take too long where others have many keys.
+        let named = [
             space.queue(name),
             space.paused(name),
             space.lock(name),
             space.lock_info(name),
             space.max_concurrency(name),
         ];
-        let lists = keys(&self.client, &space.in_progress_pattern()).await?;
-        doomed.extend(lists.into_iter().filter(|key| {
+        removed += self.unlink(&named).await?;
+        let mut doomed = keys(&self.client, &space.in_progress_pattern()).await?;
+        doomed.retain(|key| {
             let split = space.split_in_progress(key);
             split.is_some_and(|(of, _)| of == name)
-        }));
+        });
         let marker = space.unique(name, "");
         let markers = keys(&self.client, &space.unique_pattern(name)).await?;
         // What follows is an object or nothing: otherwise it is of a name that goes on with a colon.

@@ -12,7 +12,7 @@ mod stores;
 mod support;
 mod sweep;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use crds::{
     checksum_run::{
         ChecksumRun,
@@ -30,8 +30,9 @@ use k8s_openapi::api::{
 use kube::ResourceExt;
 use operator::controller::Next;
 use serde_json::{Value, json};
-use support::World;
+use support::{SOON, World};
 use sweep::remains;
+use testbed::wait::eventually;
 
 fn reading() -> CoordinatorReport {
     CoordinatorReport {
@@ -362,6 +363,35 @@ async fn workers_come_with_the_reading_and_go_with_the_run() -> Result<()> {
     world.until("r", "Complete", "True/DamageFound").await?;
     world.passes("r").await?;
     assert_eq!(world.names::<Deployment>().await?, Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_is_deleted_while_it_reads_takes_all_with_it_but_the_store() -> Result<()> {
+    let world = World::new().await?;
+    credentials(&world).await?;
+    world.run("r", distributed()).await?;
+    world.run("embedded", json!({})).await?;
+    for run in ["r", "embedded"] {
+        world.passes(run).await?;
+        let coordinator = world.start_coordinator(run).await?;
+        coordinator.report(&reading())?;
+        world.until(run, "Ready", "Unknown/Reading").await?;
+        world.passes(run).await?;
+        world.delete::<ChecksumRun>(run).await?;
+    }
+    eventually("all to be gone", SOON, async || {
+        let mut left = world.names::<Job>().await?;
+        left.extend(world.names::<Deployment>().await?);
+        left.extend(world.names::<ConfigMap>().await?);
+        left.extend(world.names::<Secret>().await?);
+        left.retain(|it| it.contains("-checksum"));
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let claims = world.names::<PersistentVolumeClaim>().await?;
+    assert_eq!(claims, ["embedded-store", "home"]);
     Ok(())
 }
 

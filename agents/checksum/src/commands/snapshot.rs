@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use runtime::telemetry::chain;
 
 use super::Error;
 use crate::engine::{self, Ended, Job, Shared, Unresolved};
@@ -43,8 +44,10 @@ pub(super) async fn run(
     let id = run.id;
     let ended = read(snapshots, &name, &mut job, store, run, shared).await;
     let is_over = store.view().run(id).await?.state.is_resolved();
-    if is_over {
-        snapshots.delete(&name).await?;
+    if is_over && let Err(error) = snapshots.delete(&name).await {
+        // What the run has found is worth more than that.
+        let why = chain(&error);
+        writeln!(io::stderr(), "the snapshot {name} stays, delete it: {why}")?;
     }
     ended
 }

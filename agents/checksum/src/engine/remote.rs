@@ -23,6 +23,7 @@ use workqueue::{Enqueuer, Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
 
 use super::work::give_up;
 use super::{Error, Job, Shared};
+use crate::algorithm::{Algorithm, Digest};
 use crate::judge::Reading;
 use crate::queue::{COMPUTE, Contact, Queue, payload};
 use crate::schedule::{Schedule, Seen};
@@ -305,13 +306,14 @@ impl Remote<'_> {
             }
         };
         for (id, sum) in pack.files {
-            if let Some((key, bytes)) = self.store.view().file_of_id(id).await? {
-                let digests = vec![crate::algorithm::Digest::new(
-                    crate::algorithm::Algorithm::Sha1,
-                    &sum,
-                )];
-                batch.results.push((key, Reading::Read { digests, bytes }));
-            }
+            let known = self.store.view().file_of_id(id).await?;
+            let fits = |_: &_| sum.len() == Algorithm::Sha1.length();
+            let Some((key, bytes)) = known.filter(fits) else {
+                warn!(id, "a result that fits no file is left out");
+                continue;
+            };
+            let digests = vec![Digest::new(Algorithm::Sha1, &sum)];
+            batch.results.push((key, Reading::Read { digests, bytes }));
         }
         for (key, reading) in pack.results {
             self.pieces().forget(key);

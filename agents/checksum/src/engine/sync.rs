@@ -26,7 +26,7 @@ const WALKERS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(7);
 const SMALL_STORE: u32 = 20_000;
 
 /// Lists, and brings the store up to what there is. A tree that may change is listed anew by a run that is resumed; a snapshot
-/// is listed, too, but what was compared of it stays compared.
+/// is listed, too, but what was compared of it stays compared, if it was compared with all there is.
 pub(super) async fn sync(
     job: &Job,
     store: &Store,
@@ -39,9 +39,8 @@ pub(super) async fn sync(
     if listing.stopped {
         return Err(Error::Stopped { run: run.id });
     }
-    if run.what.snapshot.is_none() {
-        store.restart_sync(run.id).await?;
-    }
+    let complete = listing.is_complete();
+    store.begin_to_compare(run, complete).await?;
     let pass = Pass {
         job,
         store,
@@ -51,7 +50,6 @@ pub(super) async fn sync(
     };
     let parts = pass.compare_all().await?;
     let all = parts.values().copied().fold(Part::default(), Part::plus);
-    let complete = listing.is_complete();
     // What was not seen is perhaps there: it is to be read, and whoever tries finds out.
     let mut tally = all.listed.plus(all.unseen);
     if complete {

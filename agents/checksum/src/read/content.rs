@@ -21,7 +21,7 @@ const NEAR: usize = 128 << 10;
 /// What reads past the cache must be aligned to, everywhere.
 const ALIGNMENT: usize = 4096;
 
-/// How often a read that failed is tried again.
+/// How often a read is tried: what fails so often has failed.
 const ATTEMPTS: usize = 3;
 
 /// From this size on, the next block is read while the one before is hashed, where the kernel does not read ahead.
@@ -108,10 +108,12 @@ impl<'a> Content<'a> {
 
     /// The next block; nothing at the end.
     fn next(&mut self, block: &mut Block) -> Result<usize, Failed> {
-        // Less than was asked for is the end, if the size says so too: small files cost one read.
-        let is_over = self.offset > 0
-            && self.offset == self.size
-            && !self.offset.is_multiple_of(self.step as u64);
+        // Less than was asked for is the end, if the size says so too: small files cost one read. What grows while it is read
+        // has changed, however much more of it there is.
+        let is_over = self.offset > self.size
+            || self.offset > 0
+                && self.offset == self.size
+                && !self.offset.is_multiple_of(self.step as u64);
         if is_over || self.offset >= self.end {
             return Ok(0);
         }

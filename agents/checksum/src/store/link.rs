@@ -15,6 +15,8 @@ use tokio::time::timeout;
 
 use super::Error;
 
+/// How long one waits for a connection to be made.
+const CONNECT: Duration = Duration::from_secs(30);
 /// The longest that one statement may take: longer than any of ours needs, and not for ever.
 const STATEMENT: Duration = Duration::from_mins(5);
 /// Statements of more values are seldom the same twice, and are not kept but where it is said.
@@ -146,11 +148,16 @@ fn damaged(found: &Value) -> Error {
 }
 
 impl Link {
+    /// A server may take the connection and say nothing.
     pub(super) async fn connect(place: &Place) -> Result<Self, Error> {
-        Ok(match place {
-            Place::Sqlite(options) => Self::Sqlite(Box::new(options.connect().await?)),
-            Place::Mysql(options) => Self::Mysql(Box::new(options.connect().await?)),
-        })
+        let connecting = async {
+            Ok::<_, Error>(match place {
+                Place::Sqlite(options) => Self::Sqlite(Box::new(options.connect().await?)),
+                Place::Mysql(options) => Self::Mysql(Box::new(options.connect().await?)),
+            })
+        };
+        let connected = timeout(CONNECT, connecting).await;
+        connected.map_err(|_| Error::Slow)?
     }
 
     /// Begins a transaction; in SQLite one that writes, so that it waits for its turn now and not in the middle.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::link::{Link, Place};
 use super::{Error, dialect::Dialect};
 
-/// How long one waits for a connection to be made.
+/// How long one waits for a connection to be made, and told how to behave.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long one waits for others of this process, whose statements end in time.
 const TURN: Duration = Duration::from_mins(10);

@@ -125,12 +125,19 @@ impl Store {
     }
 
     /// Forgets which parts are done: what is listed changes, and is listed anew.
-    pub async fn restart_sync(&self, run: RunId) -> Result<(), Error> {
+    pub async fn begin_to_compare(&self, run: &mut Run, complete: bool) -> Result<(), Error> {
+        let stays = run.what.snapshot.is_some() && run.complete && complete;
         let mut link = self.begin().await?;
-        let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ?";
-        link.execute(delete, &values![self.view.fs, run]).await?;
+        if !stays {
+            let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ?";
+            link.execute(delete, &values![self.view.fs, run.id]).await?;
+        }
+        let update = "UPDATE orrery_runs SET complete = ? WHERE fs = ? AND id = ?";
+        link.execute(update, &values![complete, self.view.fs, run.id])
+            .await?;
         link.commit().await?;
         link.give_back();
+        run.complete = complete;
         Ok(())
     }
 

@@ -202,17 +202,18 @@ impl Scope<'_> {
         Ok(written)
     }
 
-    /// Neither a new checksum nor another attempt in this run. How many of these files it had not done.
+    /// Neither a new checksum nor another attempt in this run; whatever the next one reads, it reads these. How many of these
+    /// files it had not done.
     async fn done(&mut self, keys: &[Key]) -> Result<u64, Error> {
         let dialect = Dialect::spoken_by(self.link);
         let mut written = 0;
         for keys in keys.chunks(dialect.named_rows()) {
             let update = format!(
-                "UPDATE orrery_files{} SET done_run = ? WHERE fs = ? AND done_run < ? AND hash IN ({})",
+                "UPDATE orrery_files{} SET done_run = ?, suspect_run = ? WHERE fs = ? AND done_run < ? AND hash IN ({})",
                 dialect.by_key(),
                 list("?", keys.len())
             );
-            let mut values = values![self.run, self.fs, self.run].to_vec();
+            let mut values = values![self.run, self.run, self.fs, self.run].to_vec();
             values.extend(keys.iter().map(|key| Value::from(key.as_bytes())));
             written += self.link.execute(&update, &values).await?;
         }

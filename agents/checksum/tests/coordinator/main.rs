@@ -40,6 +40,32 @@ fn a_run_is_carried_out_and_told_and_the_next_compares_with_it() {
 }
 
 #[test]
+fn what_is_read_past_the_page_cache_is_the_same() {
+    let pod = Pod::with(50);
+    pod.run(&pod.config("first"));
+    pod.rot("folder1/file11");
+    let mut config = pod.config("second");
+    config["spec"]["tuning"]["bypassCache"] = json!(true);
+    let (_, report) = pod.run(&config);
+    let files = report.files.unwrap();
+    assert_eq!((files.verified, files.corrupt), (49, 1));
+    assert_eq!(report.bytes_read, pod.size());
+}
+
+#[test]
+fn the_worst_are_in_the_report_and_all_are_in_the_log() {
+    let pod = Pod::with(50);
+    pod.run(&pod.config("first"));
+    (0..25).for_each(|n| pod.rot(&format!("folder{}/file{n}", n / 10)));
+    let (_, report) = pod.run(&pod.config("second"));
+    assert_eq!(report.files.unwrap().corrupt, 25);
+    assert_eq!(report.corrupt.len(), 20);
+    let log = pod.log();
+    let damaged = log.lines().filter(|line| line.contains("\"damaged\""));
+    assert_eq!(damaged.count(), 25, "{log}");
+}
+
+#[test]
 fn a_finished_run_is_not_carried_out_again_but_told_again() {
     let pod = Pod::with(10);
     let config = pod.config("once");
@@ -113,6 +139,8 @@ fn a_cancelled_run_ends_and_the_next_makes_no_false_alarm() {
     let report = pod.report();
     assert_eq!(report.result.unwrap().reason, "Cancelled");
     assert_eq!(report.state, Some(RunState::Aborted));
+    let spilled = fs::read_dir(pod.own("spill")).unwrap().count();
+    assert_eq!(spilled, 0, "its listing is still there");
     let (_, next) = pod.run(&pod.config("next"));
     assert_eq!(next.result.unwrap().reason, "Verified");
     assert_eq!(next.files.unwrap().corrupt, 0);

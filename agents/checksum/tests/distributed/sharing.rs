@@ -17,6 +17,8 @@ use checksum::queue::{COMPUTE, Queue, result_job};
 use checksum::read::Medium;
 use checksum::store::{Counts, Location, NewRun, Run, Store};
 use checksum::wire::{BackPack, WorkPack};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Executor as _};
 
 use crate::others::{as_the_original, queue_of, serve};
 use crate::site::Site;
@@ -190,7 +192,7 @@ async fn packs_are_held_back_while_too_many_results_wait() -> Result<()> {
     let crowding = async {
         looked(&site, &queue).await?;
         let result = result_job(&results, &BackPack::default());
-        for _ in 0..=100 {
+        for _ in 0..=10 {
             let many = vec![result.clone(); 100];
             queue.enqueuer().enqueue_many(many).await?;
         }
@@ -204,6 +206,32 @@ async fn packs_are_held_back_while_too_many_results_wait() -> Result<()> {
         ended = serving => anyhow::bail!("the worker ended: {ended:?}"),
     };
     assert_eq!(run.counts.new, 60);
+    Ok(())
+}
+
+#[tokio::test]
+async fn results_are_acknowledged_only_when_they_are_stored() -> Result<()> {
+    let site = Site::with(60).await?;
+    let root = site.pod.root();
+    let file = site.pod.folder.path().join("home.sqlite");
+    drop(Store::open(&Location::file(&file), 1).await?);
+    let refuse = "CREATE TRIGGER refused BEFORE UPDATE ON orrery_files
+                  BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    let options = SqliteConnectOptions::new().filename(&file);
+    options
+        .connect()
+        .await?
+        .execute(sqlx::raw_sql(refuse))
+        .await?;
+    let worker = |pack: &WorkPack| as_the_original(&root, pack).map(Some);
+    let failed = tokio::select! {
+        run = share(&site, "home", &root, nobody()) => run,
+        ended = serve(&site, "shared", worker) => anyhow::bail!("the worker ended: {ended:?}"),
+    };
+    ensure!(failed.is_err(), "{failed:?}");
+    let queue = queue_of(&site, "shared", "home", "run")?;
+    let results = queue.inspector().counts(&queue.results()).await?;
+    ensure!(results.queued + results.in_progress > 0, "{results:?}");
     Ok(())
 }
 

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use checksum::algorithm::Algorithm;
-use checksum::queue::{COMPUTE, LIMIT, Queue, pack_job, payload};
+use checksum::judge::Reading;
+use checksum::path::Key;
+use checksum::queue::{COMPUTE, LIMIT, Queue, pack_job, payload, result_job};
 use checksum::wire::{BackPack, PackFile, WorkPack};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -106,6 +108,36 @@ async fn packs_of_other_files_and_results_that_are_none_stop_nobody() -> Result<
     // Whoever has those files may still come.
     let packs = inspector.counts(COMPUTE).await?;
     assert_eq!(packs.queued + packs.in_progress + packs.retry, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn results_for_files_that_nobody_knows_change_nothing() -> Result<()> {
+    let site = Site::with(50).await?;
+    let mut config = slow(&site);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    site.until_stored(1).await?;
+    let queue = queue_of(&site, "run", "home", "run-run")?;
+    let digest = Algorithm::Blake3.digest(b"nothing");
+    let read = Reading::Read {
+        digests: vec![digest],
+        bytes: 7,
+    };
+    let unknown = BackPack {
+        files: vec![(999_999, vec![7; 20])],
+        results: vec![(Key::of(b"nowhere"), read)],
+        ..BackPack::default()
+    };
+    let unknown = result_job(&queue.results(), &unknown);
+    queue.enqueuer().enqueue_many(vec![unknown]).await?;
+    site.pod.until_logged("a result that fits no file");
+    hurry(&worker, &mut config);
+    let report = site.ended(coordinator).await?;
+    let files = report.files.context("no files")?;
+    assert_eq!((files.total, files.new), (50, 50));
+    assert_eq!(report.bytes_read, site.pod.total());
+    assert_eq!(report.result.context("no result")?.reason, "Verified");
     Ok(())
 }
 

@@ -43,10 +43,10 @@ fn an_aborted_run_makes_no_false_alarm_later() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(tree.about(&["abort"]).status.success());
-    assert!(
-        tree.about(&["abort"]).status.success(),
-        "a second time changes nothing"
-    );
+    let again = tree.about(&["abort"]);
+    assert!(again.status.success(), "a second time changes nothing");
+    let said = String::from_utf8(again.stdout).unwrap();
+    assert_eq!(said, "run 2 has ended already: nothing is given up\n");
     let next = tree.run(&["--mode", "incremental"]);
     assert_eq!(
         (next.code, next.run()["corrupt"].as_i64()),

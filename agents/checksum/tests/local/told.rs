@@ -90,6 +90,23 @@ fn a_terminal_is_told_how_fast_and_how_long_and_nothing_else_is() {
 }
 
 #[test]
+fn files_are_taken_from_a_list_and_a_run_can_end_with_the_listing() {
+    let tree = Tree::with(30);
+    let list = tree.folder.path().join("list");
+    fs::write(&list, "folder0/file1\0folder2/file22\0").unwrap();
+    let list = list.to_str().unwrap();
+    let listed = tree.run(&["--files-from", list, "--stop-after", "sync"]);
+    assert_eq!(
+        listed.counts(),
+        [("total", 2), ("remaining", 2)],
+        "{listed:?}"
+    );
+    let read = tree.run(&["--files-from", list]);
+    assert_eq!(read.counts(), [("total", 2), ("new", 2)], "{read:?}");
+    assert_eq!(tree.on_record(), ["folder0/file1", "folder2/file22"]);
+}
+
+#[test]
 fn the_program_calls_itself_by_its_name() {
     let program = env!("CARGO_BIN_EXE_orrery-checksum");
     let said = Command::new(program).arg("--version").output().unwrap();

@@ -1,6 +1,7 @@
 //! What goes wrong around a store: other writers, servers that go away, runs that died, clocks that jump.
 
 use std::fs;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -10,7 +11,7 @@ use checksum::engine::{self, Shared};
 use checksum::judge::Reading;
 use checksum::merge::Mode;
 use checksum::state::State;
-use checksum::store::{Error, Store, Trouble, View};
+use checksum::store::{Error, Location, Mysql, Password, Store, Trouble, View};
 use jiff::Timestamp;
 
 use super::{
@@ -77,6 +78,27 @@ async fn a_second_writer_is_refused_and_one_that_was_taken_for_dead_writes_nothi
 }
 
 #[tokio::test]
+async fn a_store_of_a_newer_version_is_refused_in_words() -> Result<()> {
+    everywhere(async |place: Place| {
+        drop(Store::open(&place.location, 1).await?);
+        place
+            .command("INSERT INTO orrery_schema VALUES (99)")
+            .await?;
+        let Err(refused) = Store::open(&place.location, 1).await else {
+            anyhow::bail!("it was opened");
+        };
+        let said = refused.to_string();
+        assert!(
+            said.contains("by a newer version (its schema is 99"),
+            "{said}"
+        );
+        assert_eq!(refused.trouble(), Trouble::Broken);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn a_wrong_password_and_a_server_that_is_away_are_told_apart() -> Result<()> {
     let place = Place::mariadb().await?;
     let wrong = place.with_password("wrong");
@@ -85,6 +107,27 @@ async fn a_wrong_password_and_a_server_that_is_away_are_told_apart() -> Result<(
     let away = place.elsewhere();
     let unreachable = Store::open(&away, 1).await.err().map(|it| it.trouble());
     assert_eq!(unreachable, Some(Trouble::Unreachable));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_is_not_waited_for_for_ever() -> Result<()> {
+    // The kernel takes connections, and nobody else does.
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let server = Mysql {
+        host: "127.0.0.1".into(),
+        port: silent.local_addr()?.port(),
+        database: "any".into(),
+        username: "any".into(),
+        password: Password("any".into()),
+        tls: None,
+    };
+    let location = Location::Mysql {
+        server,
+        file_system: "home".into(),
+    };
+    let slow = Store::open(&location, 1).await.err();
+    assert_eq!(slow.map(|it| it.trouble()), Some(Trouble::Unreachable));
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use checksum::algorithm::Algorithm;
-use checksum::engine::{self, Shared, Unresolved};
+use checksum::engine::{self, Lister, Shared, Unresolved};
 use checksum::judge::Reading;
 use checksum::merge::Mode;
 use checksum::path::{Key, RelativePath};
@@ -245,6 +245,65 @@ async fn parts_of_a_snapshot_that_were_compared_are_not_compared_again() -> Resu
             (counts.verified, counts.changed, counts.skipped),
             (279, 0, 1)
         );
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_could_not_be_verified_is_read_by_the_next_run_of_any_mode() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(20)?;
+        place.run(Mode::Full).await?;
+        let store = Store::open(&place.location, 2).await?;
+        let run = place.until_reading(&store).await?;
+        let (mut pending, _) = store.view().pending(&run, None, 100).await?;
+        let why = "the medium is bad".to_owned();
+        let bad = (pending.remove(0), Reading::Failed { why });
+        let now = Timestamp::now();
+        store.write_back_pending(&run, &[bad], now).await?;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        let full = engine::run(&place.job(), &store, run, &shared).await?.run;
+        assert_eq!((full.counts.verified, full.counts.unreadable), (19, 1));
+        drop(store);
+        for (verified, not_selected) in [(1, 19), (0, 20)] {
+            let next = place.run(Mode::Incremental).await?;
+            let found = (next.counts.verified, next.counts.not_selected());
+            assert_eq!(found, (verified, not_selected), "{next:?}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_was_compared_with_half_a_snapshot_is_compared_again() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(300)?;
+        place.run(Mode::Full).await?;
+        let list = place.folder.path().join("list");
+        let mut job = place.job();
+        job.lister = Lister::Paths(list.clone());
+        let store = Store::open(&place.location, 2).await?;
+        let mut new = what(Mode::Full);
+        new.snapshot = Some("snapshot-1".into());
+        let run = store.begin_run(&new, Timestamp::now()).await?;
+        let id = run.id;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        // No file may have such a name, so nobody can say that this is all.
+        fs::write(&list, format!("{}\0", "x".repeat(300)))?;
+        place.refuse_listings().await?;
+        let failed = engine::run(&job, &store, run, &shared).await;
+        assert!(failed.is_err(), "{failed:?}");
+        assert_eq!(store.view().parts(id).await?.len(), 256);
+        place.allow_progress().await?;
+        let all = (0..300).map(|n| format!("folder{}/file{n}\0", n / 10));
+        fs::write(&list, all.collect::<String>())?;
+        let run = store.view().run(id).await?;
+        let run = engine::run(&job, &store, run, &shared).await?.run;
+        let counts = run.counts;
+        assert_eq!((counts.total, counts.verified), (300, 300), "{run:?}");
+        assert_eq!((counts.deleted, counts.remaining()), (0, 0), "{run:?}");
         Ok(())
     })
     .await

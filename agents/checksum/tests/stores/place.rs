@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Clone)]
 pub(crate) struct Place {
-    folder: Arc<TempDir>,
+    pub(crate) folder: Arc<TempDir>,
     pub(crate) location: Location,
 }
 
@@ -289,6 +289,21 @@ impl Place {
         self.command(refuse).await
     }
 
+    /// Lets the store refuse what a listing has found, after all of it was compared.
+    pub(crate) async fn refuse_listings(&self) -> Result<()> {
+        let refuse = match &self.location {
+            Location::Sqlite { .. } => {
+                "CREATE TRIGGER refused BEFORE UPDATE ON orrery_runs WHEN NEW.total > OLD.total
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            }
+            Location::Mysql { .. } => {
+                "CREATE TRIGGER refused BEFORE UPDATE ON orrery_runs FOR EACH ROW
+                 IF NEW.total > OLD.total THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF"
+            }
+        };
+        self.command(refuse).await
+    }
+
     /// Lets the store refuse the end of each run, though nothing before.
     async fn refuse_end(&self) -> Result<()> {
         let refuse = match &self.location {
@@ -308,7 +323,7 @@ impl Place {
         self.command("DROP TRIGGER refused").await
     }
 
-    async fn command(&self, statement: &'static str) -> Result<()> {
+    pub(crate) async fn command(&self, statement: &'static str) -> Result<()> {
         let statement = sqlx::raw_sql(statement);
         match &self.location {
             Location::Sqlite { path, .. } => {

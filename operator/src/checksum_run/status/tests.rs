@@ -79,6 +79,8 @@ fn report(state: RunState) -> CoordinatorReport {
         selected_bytes: 1000,
         bytes_read: 425,
         bytes_per_second: 412 * 1024 * 1024,
+        open_warnings: Some(3),
+        oldest_verification: Some(at("2026-10-01T00:00:00.5Z")),
         ..CoordinatorReport::default()
     }
 }
@@ -118,6 +120,9 @@ fn while_a_run_goes_on_nobody_knows_whether_all_is_well() {
         NOW,
     );
     assert_eq!(condition(&status, READY), is("Unknown", "Reading"));
+    assert_eq!(status.open_warnings, Some(3));
+    let oldest = status.oldest_verification.map(|it| it.to_string());
+    assert_eq!(oldest.as_deref(), Some("2026-10-01T00:00:00Z"));
     assert_eq!(condition(&status, RECONCILING), is("True", "Reading"));
     assert_eq!(condition(&status, STALLED), "");
     assert_eq!(condition(&status, COMPLETE), "");

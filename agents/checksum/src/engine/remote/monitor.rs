@@ -11,9 +11,10 @@ use tracing::warn;
 use super::Remote;
 use crate::queue::{COMPUTE, LIMIT};
 
-/// Results that wait: beyond the first, no more packs are given out until there are fewer than the second.
-const HIGH_WATER: u64 = 10_000;
-const LOW_WATER: u64 = 1000;
+/// Results that wait: beyond the first, no more packs are given out until there are fewer than the second. Each has those of
+/// up to a thousand files, about a hundred kilobytes.
+const HIGH_WATER: u64 = 1000;
+const LOW_WATER: u64 = 100;
 /// How often limits and pauses are looked at.
 const INTERVAL: Duration = Duration::from_secs(2);
 
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn packs_are_held_back_at_high_water_and_until_low_water() {
-        let lengths = [10_000, 10_001, 5000, 1001, 1000, 5000, 10_000];
+        let lengths = [1000, 1001, 500, 101, 100, 500, 1000];
         let mut was = false;
         let crowded = lengths.map(|results| {
             was = is_crowded(results, was);
