@@ -5,4 +5,4 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/prepare.sh
 cargo build --quiet --release --package operator --package checksum --package bench --bins
 [ -n "${1:-}" ] && [ "$1" != install ] || { scripts/prepare.sh run; scripts/image.sh; }
-exec target/release/bench ${1:+"$1"}
+exec "${CARGO_TARGET_DIR:-target}/release/bench" ${1:+"$1"}

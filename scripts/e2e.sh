@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 only=${1:-}
 [ "$(id -u)" = 0 ] || die "nodes need root: run make e2e as root"
 nodes_possible
+target=${CARGO_TARGET_DIR:-target}
 
 scripts/prepare.sh e2e
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
@@ -18,7 +19,7 @@ for engine in cassandra mariadb redis; do
 done
 step testbed cargo build --quiet --package testbed
 step tests cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run
-exec target/debug/testbed nodes --count 2 "${images[@]}" -- bash -euo pipefail -c '
+exec "$target/debug/testbed" nodes --count 2 "${images[@]}" -- bash -euo pipefail -c '
   helm install orrery-crds charts/orrery-crds --namespace orrery-system --create-namespace --wait >/dev/null
   cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test engines --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
 ' e2e "$only"

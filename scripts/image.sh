@@ -11,6 +11,8 @@ case $arch in
   arm64) cpu=aarch64 ;;
   *) die "ARCH is amd64 or arm64, not $arch" ;;
 esac
+mkdir -p "${CARGO_TARGET_DIR:-target}"
+need_space "${CARGO_TARGET_DIR:-target}" 3000 CARGO_TARGET_DIR
 target=$cpu-unknown-linux-musl
 variable=${target//-/_}
 image() { cargo run --quiet --package image -- "$@"; }
@@ -24,9 +26,8 @@ else
   export "CARGO_TARGET_${variable^^}_LINKER=rust-lld"
 fi
 if ! command -v "$compiler" >/dev/null; then
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "missing packages, install them as root: apt-get install ${packages[*]}"
-  step apt-get-update apt-get update -qq
-  step "${packages[0]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}"
+  packages_possible "${packages[@]}"
+  install_packages "${packages[@]}"
 fi
 if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
   command -v rustup >/dev/null || die "Rust has no $target: install its standard library as you installed Rust, or use rustup"

@@ -92,18 +92,26 @@ until_leading() { # seconds between two lines of the leader's log
   awk "BEGIN {printf \"%.1f\", $(date --date "$last" +%s.%N) - $(date --date "$first" +%s.%N)}"
 }
 
+write_files() { # only who has the cluster for himself: volumes of others have files
+  kubectl --namespace $samples apply --filename scripts/run/files.yaml &&
+    kubectl --namespace $samples wait --for=condition=Complete --timeout=2m job/write-files
+}
+
 apply_samples() {
   kubectl create namespace $samples --dry-run=client --output=yaml | kubectl apply --filename - &&
     kubectl label namespace $samples --overwrite pod-security.kubernetes.io/enforce=restricted &&
+    { [ -z "$stays" ] || write_files; } &&
     kubectl --namespace $samples apply --kustomize config/samples &&
     # A run is ready when it has ended well.
     kubectl --namespace $samples wait --for=condition=Ready --timeout=3m checksumschedules,checksumruns --all
 }
 
+stays=
+[ "${1:-}" != --stay ] || stays=yes
 check_cluster
 look_around
 # A private cluster ends as a whole.
-[ "${1:-}" = --stay ] || trap 'fail "interrupted"' INT TERM
+[ -n "$stays" ] || trap 'fail "interrupted"' INT TERM
 began=$SECONDS
 step "helm install orrery-crds" helm upgrade --install orrery-crds charts/orrery-crds --namespace $namespace --create-namespace --wait --timeout 2m ||
   fail "helm could not install the definitions"
@@ -133,7 +141,7 @@ Orrery runs in the namespace $namespace. Go on with:
   kubectl --namespace $namespace logs deployment/orrery-operator
 
 END
-[ "${1:-}" = --stay ] || exit 0
+[ -n "$stays" ] || exit 0
 
 for engine in "${@:2}"; do
   "e2e/engines/$engine.sh" install

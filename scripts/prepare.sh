@@ -54,7 +54,7 @@ for need in "${needs[@]}"; do
   [ -e "$what" ] || command -v "$what" >/dev/null || missing+=("$package")
 done
 if [ ${#missing[@]} -gt 0 ]; then
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "missing packages, install them as root: apt-get install ${missing[*]}"
+  packages_possible "${missing[@]}"
   say "installing Debian packages: ${missing[*]}"
   # The servers are started by tests, with folders and ports of their own: the packages must not start any.
   if [ ! -e /usr/sbin/policy-rc.d ]; then
@@ -62,8 +62,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
     chmod +x /usr/sbin/policy-rc.d
   fi
-  step apt-get-update apt-get update -qq
-  step apt-get-install env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  install_packages "${missing[@]}"
 fi
 
 command -v cargo >/dev/null || die "cargo is needed: install Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) or newer"

@@ -71,13 +71,20 @@ say "starting a private cluster"
 [ -n "${DETACH:-}" ] || exec "${run[@]}"
 
 mkdir -p "$state"
+interrupted='' # who interrupts it from now on wants no cluster
+trap 'interrupted=yes' INT TERM
 setsid nohup "${run[@]}" >"$state/log" 2>&1 </dev/null &
 echo "$! $(born $!)" >"$state/process"
 tail --pid $! --follow "$state/log" &
 follow=$!
-until grep -q '^Ctrl-C ends' "$state/log"; do
-  running >/dev/null || { wait $follow; rm -rf "$state"; die "the run ended"; }
-  sleep 0.5
+until [ -n "$interrupted" ] || grep -q '^Ctrl-C ends' "$state/log"; do
+  running >/dev/null || [ -n "$interrupted" ] || { wait $follow; rm -rf "$state"; die "the run ended"; }
+  sleep 0.5 || true
 done
+if [ -n "$interrupted" ]; then
+  stop
+  exit 130
+fi
+trap - INT TERM
 kill $follow
 say "goes on in the background; make stop ends it"

@@ -28,10 +28,10 @@ step() { # name command…: runs quietly, says how long it took, shows the outpu
   return "$failed"
 }
 
-need_space() { # folder megabytes
+need_space() { # folder megabytes variable: the last names what to set for another folder
   local free
   free=$(df --output=avail -m "$1" | tail -n 1)
-  [ "$free" -ge "$2" ] || die "$1 has $((free)) MB free, but $2 MB are needed: make room, or let ORRERY_CACHE name another folder"
+  [ "$free" -ge "$2" ] || die "$1 has $((free)) MB free, but $2 MB are needed: make room, or let $3 name another folder"
 }
 
 nodes_possible() { # said before anything is built; the testbed looks closer
@@ -39,11 +39,21 @@ nodes_possible() { # said before anything is built; the testbed looks closer
     die "this machine allows no new namespaces, which nodes need (in a container: run it privileged); or use your own cluster with make run CLUSTER=current IMAGE=…"
 }
 
+packages_possible() { # package…
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || die "missing packages, install them as root: apt-get install $*"
+}
+
+install_packages() { # package…
+  local why="apt-get could not install $*: mend what it says above, and start again"
+  step apt-get-update apt-get update -qq || die "$why"
+  step apt-get-install env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" || die "$why"
+}
+
 once() { # folder builder megabytes: folder appears whole or not at all, also when two callers race or one is interrupted
   local folder=$1 builder=$2 partial
   [ -d "$folder" ] && return 0
   mkdir -p "$(dirname "$folder")"
-  need_space "$(dirname "$folder")" "$3"
+  need_space "$(dirname "$folder")" "$3" ORRERY_CACHE
   (
     flock 9
     [ -d "$folder" ] && exit 0

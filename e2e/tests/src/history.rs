@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{Result, ensure};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use testbed::audit::{Event, Log, Stage};
 
 use crate::operator::AGENT;
@@ -104,6 +104,35 @@ impl History {
         holders.len()
     }
 
+    /// What concerns one namespace.
+    #[must_use]
+    pub fn of_namespace(mut self, namespace: &str) -> Self {
+        let is_there = |event: &Event| {
+            let object = event.object_ref.as_ref();
+            object.is_some_and(|object| object.namespace == namespace)
+        };
+        self.events.retain(is_there);
+        self
+    }
+
+    /// For how long nobody held the lease, each time it was let go. Fails if somebody lost it instead.
+    pub fn vacancies(&self) -> Result<Vec<SignedDuration>> {
+        let mut vacancies = Vec::new();
+        for pair in self.terms().windows(2) {
+            let [earlier, later] = pair else { continue };
+            ensure!(
+                earlier.holder.is_empty() || later.holder.is_empty(),
+                "{} lost the lease to {}",
+                earlier.holder,
+                later.holder
+            );
+            if earlier.holder.is_empty() {
+                vacancies.push(later.from.duration_since(earlier.from));
+            }
+        }
+        Ok(vacancies)
+    }
+
     /// Answers with that status code, as words for an error message.
     pub fn with_code(&self, code: u16) -> Vec<String> {
         let refused = self
@@ -171,6 +200,27 @@ mod tests {
         assert!(
             told.contains("(beta) wrote / at 2026-01-01T00:00:04Z"),
             "{told}"
+        );
+    }
+
+    #[test]
+    fn a_lease_is_vacant_from_when_it_is_let_go_until_it_is_held_again() {
+        let told = |events: &[Event]| history(events).vacancies();
+        let (alpha, let_go) = (lease("alpha", 1, "alpha"), lease("alpha", 5, ""));
+        let twice = [
+            alpha.clone(),
+            let_go.clone(),
+            lease("beta", 7, "beta"),
+            lease("beta", 8, ""),
+            lease("alpha", 9, "alpha"),
+        ];
+        let seconds = [2, 1].map(SignedDuration::from_secs);
+        assert_eq!(told(&twice).unwrap(), seconds);
+        assert_eq!(told(&[alpha.clone(), let_go]).unwrap(), []);
+        let lost = told(&[alpha, lease("beta", 20, "beta")]);
+        assert_eq!(
+            lost.unwrap_err().to_string(),
+            "alpha lost the lease to beta"
         );
     }
 

@@ -10,9 +10,15 @@ mod rendered;
 #[path = "charts/values.rs"]
 mod values;
 
-/// Every toggle on: all that the chart can render. As JSON, so that a later `--set-json` wins.
+/// Every toggle on: all that the chart can render, but for the other monitor. As JSON, so that a later `--set-json` wins.
 pub(crate) const EVERYTHING: [&str; 2] = [
     "--set-json",
     r#"{"networkPolicy": {"enabled": true}, "metrics": {"serviceMonitor": {"enabled": true},
-        "podMonitor": {"enabled": true}, "rules": {"enabled": true}, "dashboards": {"enabled": true}}}"#,
+        "rules": {"enabled": true}, "dashboards": {"enabled": true}}}"#,
+];
+
+/// The other monitor.
+pub(crate) const MONITORED_PODS: [&str; 2] = [
+    "--set-json",
+    r#"{"metrics": {"podMonitor": {"enabled": true}}}"#,
 ];

@@ -203,6 +203,31 @@ async fn a_private_node_needs_root() -> Result<()> {
 }
 
 #[tokio::test]
+async fn nodes_need_root_and_namespaces() -> Result<()> {
+    let make = Make::new()?;
+    let said = make
+        .wrapped("unshare", &["--user", "scripts/e2e.sh"])
+        .await?;
+    says_only(&said, "nodes need root")?;
+    // Root, but as in a container: without the right to make namespaces.
+    let without = ["--bounding-set=-sys_admin", "--inh-caps=-sys_admin"];
+    for script in ["scripts/run.sh", "scripts/e2e.sh"] {
+        let args = [&without[..], &[script]].concat();
+        let said = make.wrapped("setpriv", &args).await?;
+        says_only(&said, "this machine allows no new namespaces")?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_image_is_for_machines_that_are_known() -> Result<()> {
+    let expected = "ARCH is amd64 or arm64, not sparc";
+    Make::new()?
+        .refuses(&["image", "ARCH=sparc"], expected)
+        .await
+}
+
+#[tokio::test]
 async fn packages_that_are_missing_are_named_to_who_may_not_install_them() -> Result<()> {
     let make = Make::new()?;
     let programs = make.target.path().join("programs");

@@ -282,7 +282,8 @@ fn kubelet(place: &Place, cgroup: &Cgroup) -> Value {
         "resolvConf": folder.join("resolv.conf"),
         "podLogsDir": folder.join("podlogs"),
         "volumePluginDir": folder.join("volumeplugins"),
-        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        // No shares: what was asked for before the start is enough on a disk of any size.
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "200Mi", "imagefs.available": "200Mi"},
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
         "nodeStatusUpdateFrequency": "2s",

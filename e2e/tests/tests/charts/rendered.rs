@@ -11,7 +11,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 use testbed::tools;
 
-use crate::EVERYTHING;
+use crate::{EVERYTHING, MONITORED_PODS};
 
 /// What only one of the two has, on purpose: a chart brings neither its namespace nor definitions.
 const KUSTOMIZE_ONLY: [&str; 2] = ["Namespace ", "CustomResourceDefinition "];
@@ -32,7 +32,9 @@ async fn the_chart_and_kustomize_render_the_same() -> Result<()> {
         "config/prometheus",
         "config/prometheus/pods",
     ];
-    same(chart(&EVERYTHING).await?, built(&folders).await?)
+    let mut all = chart(&MONITORED_PODS).await?;
+    all.extend(chart(&EVERYTHING).await?);
+    same(all, built(&folders).await?)
 }
 
 #[tokio::test]
@@ -137,6 +139,38 @@ async fn the_overlay_in_the_page_is_what_the_chart_renders_for_two_namespaces() 
     let overlay = folder.path().to_str().context("a path that is not UTF-8")?;
     let two = chart(&["--set", "watchNamespaces={team-a,team-b}"]).await?;
     same(two, built(&[overlay]).await?)
+}
+
+#[tokio::test]
+async fn what_the_page_gives_argo_cd_and_flux_can_be_rendered() -> Result<()> {
+    let page = shipped("docs/installing.md")?;
+    let blocks = page.split("```yaml\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split_once("```"));
+    let mut charts = Vec::new();
+    for (block, _) in blocks {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(block)?;
+        for document in documents {
+            let spec = &document["spec"];
+            let (chart, values) = match document["kind"].as_str() {
+                Some("Application") => (
+                    &spec["source"]["path"],
+                    &spec["source"]["helm"]["valuesObject"],
+                ),
+                Some("HelmRelease") => (&spec["chart"]["spec"]["chart"], &spec["values"]),
+                _ => continue,
+            };
+            let chart = chart.as_str().context("no chart")?;
+            let file = tempfile::NamedTempFile::new()?;
+            fs::write(&file, values.to_string())?;
+            let file = file.path().to_str().context("a path that is not UTF-8")?;
+            let args = ["template", "it", chart, "--values", file];
+            run(&tools::helm().await?, &args).await?.ok()?;
+            charts.push(chart.to_owned());
+        }
+    }
+    let both = ["charts/orrery-crds", "charts/orrery"];
+    ensure!(charts == [both, both].concat(), "{charts:?}");
+    Ok(())
 }
 
 #[tokio::test]

@@ -10,10 +10,10 @@ use e2e::{
 use serde_json::Value;
 use testbed::tools;
 
-use crate::EVERYTHING;
+use crate::{EVERYTHING, MONITORED_PODS};
 
 /// Arguments for Helm, and words that its refusal must contain.
-const REFUSED: [(&str, &[&str]); 17] = [
+const REFUSED: [(&str, &[&str]); 18] = [
     ("replicas=2", &["image.repository is missing", "registry"]),
     ("image.repository=a/b:tag", &["/image/repository"]),
     ("image.repository=a,image.digest=abc", &["/image/digest"]),
@@ -40,6 +40,13 @@ const REFUSED: [(&str, &[&str]); 17] = [
     (
         "image.repository=a,metrics.podMonitor.interval=soon",
         &["/metrics/podMonitor/interval"],
+    ),
+    (
+        "image.repository=a,metrics.serviceMonitor.enabled=true,metrics.podMonitor.enabled=true",
+        &[
+            "metrics.serviceMonitor and metrics.podMonitor",
+            "choose one",
+        ],
     ),
     (
         "image.repository=a,pod.terminationGracePeriodSeconds=5",
@@ -135,9 +142,17 @@ const OTHER: &[(&str, &str)] = &[
 #[tokio::test]
 async fn every_value_changes_what_is_rendered() -> Result<()> {
     let image = ["--set-json", r#"image.repository="orrery""#];
-    let everything = [&image, &EVERYTHING[..]].concat();
-    let usual = template(&everything).await?.ok()?;
+    let rendered = async |base: [&str; 2], more: &[&str]| {
+        template(&[&image[..], &base, more].concat()).await?.ok()
+    };
+    let everything = rendered(EVERYTHING, &[]).await?;
+    let pods = rendered(MONITORED_PODS, &[]).await?;
     for (value, other) in OTHER {
+        let (base, usual) = if value.starts_with("metrics.podMonitor.") {
+            (MONITORED_PODS, &pods)
+        } else {
+            (EVERYTHING, &everything)
+        };
         let set = format!("{value}={other}");
         let set = match *value {
             // An account that is not made must be named.
@@ -146,11 +161,8 @@ async fn every_value_changes_what_is_rendered() -> Result<()> {
             }
             _ => set,
         };
-        let args = [&everything[..], &["--set-json", &set]].concat();
-        ensure!(
-            template(&args).await?.ok()? != usual,
-            "{value} does nothing"
-        );
+        let other = rendered(base, &["--set-json", &set]).await?;
+        ensure!(other != *usual, "{value} does nothing");
     }
     Ok(())
 }

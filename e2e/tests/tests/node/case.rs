@@ -63,13 +63,14 @@ impl Case {
     async fn judge(&self) -> Result<()> {
         let asked = evidence::nothing_forbidden_nothing_secret(&self.cluster, &self.namespace)?;
         let seen = self.statuses.agree_with(&self.kstatus).await?;
-        let there = self
-            .kubectl(&["get", "checksumschedules", "--output=name"])
-            .await?;
-        ensure!(
-            there.is_empty() || seen.contains(&"checksumschedules"),
-            "no status of {there} was judged"
-        );
+        for kind in ["checksumschedules", "checksumruns"] {
+            let told = "--output=jsonpath={.items[?(@.status.observedGeneration)].metadata.name}";
+            let there = self.kubectl(&["get", kind, told]).await?;
+            ensure!(
+                there.is_empty() || seen.contains(&kind),
+                "no status of {kind} {there} was judged"
+            );
+        }
         let installed = self.helm(&["list", "--short"]).await?;
         ensure!(
             asked > 0 || !installed.lines().any(|release| release == "orrery"),
@@ -210,7 +211,7 @@ impl Case {
         let before = mine().await?;
         self.helm(&["uninstall", "orrery", "--wait", "--ignore-not-found"])
             .await?;
-        let kinds = "deployments,services,roles,rolebindings";
+        let kinds = "deployments,services,roles,rolebindings,serviceaccounts,poddisruptionbudgets";
         let left = self.kubectl(&["get", kinds, "--output=name"]).await?;
         let ours: Vec<_> = left.lines().filter(|it| it.contains("orrery")).collect();
         ensure!(ours.is_empty(), "left after the uninstall: {ours:?}");

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use testbed::wait::eventually;
 
 use crate::{
-    case::{Case, SOON, image},
+    case::{Case, SCHEDULE, SOON, image},
     distributed,
 };
 
@@ -44,6 +44,7 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
             .await?;
         ensure!(prepared == "1", "{prepared:?}");
 
+        scheduled(case).await?;
         in_volume(case, "rot", DAMAGE).await?;
         tokio::try_join!(
             run(case, "second", "Full", "DamageFound"),
@@ -74,6 +75,31 @@ async fn a_run_verifies_a_volume_and_the_next_finds_what_was_damaged() -> Result
         Ok(())
     })
     .await
+}
+
+/// A run that the schedule makes verifies the same volume.
+async fn scheduled(case: &Case) -> Result<()> {
+    case.kubectl(&["annotate", SCHEDULE, "orrery.dev/run-now=now"])
+        .await?;
+    eventually("the schedule to tell of its run", A_RUN, async || {
+        let result = case.field(SCHEDULE, ".status.lastResult").await?;
+        ensure!(result.is_empty() || result == "Verified", "{result}");
+        Ok((!result.is_empty()).then_some(()))
+    })
+    .await?;
+    let verified = ".status.conditions[?(@.type==\"LastRunVerified\")].status";
+    ensure!(case.field(SCHEDULE, verified).await? == "True");
+    let runs = [
+        "get",
+        "checksumruns",
+        "--output=jsonpath={.items[*].metadata.name}",
+    ];
+    let runs = case.kubectl(&runs).await?;
+    let run = runs.split(' ').find(|it| it.starts_with("nightly-"));
+    let run = run.with_context(|| format!("no run of the schedule: {runs}"))?;
+    let total = fields(case, run, ".status.files.total").await?;
+    ensure!(total == [FILES.to_string()], "{total:?}");
+    Ok(())
 }
 
 /// Damage is in the status, the columns, the log, the events and the metrics.

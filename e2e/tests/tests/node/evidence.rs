@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use e2e::{history::History, operator::repository};
 use testbed::Access;
 
-use crate::case::Case;
+use crate::{case::Case, install::SYSTEM, run::SAMPLES};
 
 /// File name, and what kubectl is asked.
 const QUESTIONS: [(&str, &[&str]); 6] = [
@@ -53,19 +53,26 @@ const QUESTIONS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// Writes objects, events and logs into a folder of this case.
+/// Writes objects, events and logs into a folder of this case; those of an operator for all namespaces and of the samples
+/// of `make run` into folders below it.
 pub(crate) async fn keep(case: &Case, name: &str) -> Result<PathBuf> {
     let folder = repository()
         .join("target/testbed-logs")
         .join(format!("case-{name}"));
-    fs::create_dir_all(&folder)?;
-    for (file, question) in QUESTIONS {
-        // That there is no answer is worth knowing too.
-        let answer = case
-            .kubectl(question)
-            .await
-            .unwrap_or_else(|error| format!("{error:#}\n"));
-        fs::write(folder.join(file), answer)?;
+    for (namespace, place) in [
+        (case.namespace.name(), folder.clone()),
+        (SYSTEM, folder.join(SYSTEM)),
+        (SAMPLES, folder.join(SAMPLES)),
+    ] {
+        fs::create_dir_all(&place)?;
+        for (file, question) in QUESTIONS {
+            let args = [&["--namespace", namespace], question].concat();
+            let answer = case.cluster.kubectl(&args).await;
+            // That there is no answer is worth knowing too.
+            let answer = answer.and_then(testbed::Output::ok);
+            let answer = answer.unwrap_or_else(|error| format!("{error:#}\n"));
+            fs::write(place.join(file), answer)?;
+        }
     }
     Ok(folder)
 }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use case::{Case, OPERATOR, SCHEDULE, SOON};
+use e2e::history::History;
+use jiff::SignedDuration;
 use serde_json::json;
 use testbed::wait::eventually;
 
@@ -122,18 +124,16 @@ async fn an_evicted_leader_hands_over_and_the_other_is_spared() -> Result<()> {
         let leader = pod_of(&first)?;
         let other = all.split_whitespace().find(|pod| *pod != leader);
         let other = other.context("only one replica")?;
-        hands_over(case, &first, async {
-            evict(case, leader).await?;
-            let Err(refused) = evict(case, other).await else {
-                bail!("both replicas were evicted at once");
-            };
-            ensure!(
-                refused.to_string().contains("disruption budget"),
-                "{refused:#}"
-            );
-            Ok(())
-        })
-        .await
+        evict(case, leader).await?;
+        let Err(refused) = evict(case, other).await else {
+            bail!("both replicas were evicted at once");
+        };
+        ensure!(
+            refused.to_string().contains("disruption budget"),
+            "{refused:#}"
+        );
+        case.leader_after(&first).await?;
+        handed_over(case)
     })
     .await
 }
@@ -141,9 +141,15 @@ async fn an_evicted_leader_hands_over_and_the_other_is_spared() -> Result<()> {
 #[tokio::test]
 async fn an_upgrade_hands_over_within_three_seconds() -> Result<()> {
     Case::play_with_operator("upgrade", async |case| {
-        let first = case.leader_after("").await?;
-        let upgrade = ["pod.annotations.upgraded=yes"];
-        hands_over(case, &first, case.install(&upgrade)).await?;
+        case.install(&["pod.annotations.upgraded=yes"]).await?;
+        eventually("one of the new pods to lead", SOON, async || {
+            let leader = case.leader_after("").await?;
+            let pod = format!("pod/{}", pod_of(&leader)?);
+            let upgraded = case.field(&pod, ".metadata.annotations.upgraded").await?;
+            Ok((upgraded == "yes").then_some(()))
+        })
+        .await?;
+        handed_over(case)?;
         case.helm(&["rollback", "orrery", "1", "--wait"]).await?;
         case.flux_says("Current").await
     })
@@ -225,27 +231,16 @@ fn pod_of(holder: &str) -> Result<&str> {
     Ok(pod)
 }
 
-/// Whatever `action` does to the leader `first`: nobody leads for three seconds at most.
-async fn hands_over(
-    case: &Case,
-    first: &str,
-    action: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let watching = async {
-        let released = eventually("the lease to be let go", SOON, async || {
-            let holder = case
-                .field(&format!("lease/{OPERATOR}"), ".spec.holderIdentity")
-                .await?;
-            Ok((holder != first).then(Instant::now))
-        })
-        .await?;
-        case.leader_after(first).await?;
-        anyhow::Ok(released.elapsed())
-    };
-    let (took, done) = tokio::join!(watching, action);
-    done?;
-    let took = took?;
-    ensure!(took < Duration::from_secs(3), "nobody led for {took:?}");
+/// Whenever somebody else came to lead, nobody had for three seconds at most.
+fn handed_over(case: &Case) -> Result<()> {
+    let history = History::read(&case.cluster.audit())?.of_namespace(&case.namespace);
+    let vacancies = history.vacancies()?;
+    let most = SignedDuration::from_secs(3);
+    ensure!(!vacancies.is_empty(), "the lease was never let go");
+    ensure!(
+        vacancies.iter().all(|it| *it < most),
+        "nobody led for {vacancies:?}"
+    );
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! `make run` and `make stop`: a private cluster in the background, and the cluster that is there already.
 
-use std::path::Path;
+use std::{borrow::BorrowMut, fs, path::Path, process::Stdio};
 
 use anyhow::{Context, Result, ensure};
 use e2e::{operator::repository, render::Said};
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Where `make run` puts the samples.
-const SAMPLES: &str = "orrery-samples";
+pub(crate) const SAMPLES: &str = "orrery-samples";
 
 /// How variables begin that make, cargo and the testbed set for what they run.
 const OURS: [&str; 6] = [
@@ -42,7 +42,8 @@ fn make(args: &[&str]) -> Command {
     make
 }
 
-async fn said(mut command: Command) -> Result<Said> {
+async fn said(mut command: impl BorrowMut<Command>) -> Result<Said> {
+    let command = command.borrow_mut();
     Ok(command.output().await?.try_into()?)
 }
 
@@ -63,18 +64,41 @@ async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> 
         make.env("RUN_STATE", folder.path().join("run"));
         make
     };
-    let run = said(make(&["run", "DETACH=1"])).await?.ok()?;
+    let run = said(make(&["run", "DETACH=1", "WITH=redis"])).await?.ok()?;
     ensure!(tells_of_both_samples(&run), "{run}");
+    for (before, after) in [
+        ("the operator led ", " s after its start"),
+        ("make run took ", " s; "),
+        (" pods use ", " MB"),
+    ] {
+        let measured = run
+            .split_once(before)
+            .and_then(|(_, rest)| rest.split_once(after));
+        let (figure, _) = measured.with_context(|| format!("no {before}: {run}"))?;
+        figure.parse::<f64>().with_context(|| run.clone())?;
+    }
+    let mut lines = run.lines().filter(|line| line.contains("/home-full "));
+    ensure!(
+        lines.any(|line| line.contains(" Verified ") && line.contains(" 1000 ")),
+        "{run}"
+    );
     let (_, kubeconfig) = run.split_once("export KUBECONFIG=").context("no hint")?;
     let kubeconfig = kubeconfig.split_whitespace().next().context("no path")?;
 
-    let mut nodes = Command::new(tools::binary("kubectl").await?);
-    nodes.args(["--kubeconfig", kubeconfig, "get", "nodes", "--no-headers"]);
-    let nodes = said(nodes).await?.ok()?;
+    let get = async |what: &[&str]| {
+        let mut get = Command::new(tools::binary("kubectl").await?);
+        get.args(["--kubeconfig", kubeconfig, "get", "--no-headers"]);
+        get.args(what);
+        said(get).await?.ok()
+    };
+    let nodes = get(&["nodes"]).await?;
     ensure!(
         nodes.lines().count() == 1 && nodes.contains(" Ready "),
         "{nodes}"
     );
+    let pods = get(&["pods", "--all-namespaces"]).await?;
+    let mut redis = pods.lines().filter(|line| line.contains(" redis-"));
+    ensure!(redis.any(|line| line.contains(" Running ")), "{pods}");
     let second = said(make(&["run", "DETACH=1"])).await?;
     ensure!(
         !second.well && second.stderr.contains("make stop ends it"),
@@ -94,6 +118,34 @@ async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> 
     ensure!(
         stopped.stderr.contains("nothing runs in the background"),
         "{stopped:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn make_run_leaves_nothing_in_the_background_when_it_is_interrupted() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("run");
+    let mut make = make(&["run", "DETACH=1"]);
+    make.env("RUN_STATE", &state).process_group(0);
+    let making = make.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let started = eventually("a process in the background", SOON, async || {
+        let process = fs::read_to_string(state.join("process")).unwrap_or_default();
+        let pid = process.split_once(' ').map(|(pid, _)| pid.to_owned());
+        Ok(pid)
+    })
+    .await?;
+    // As a terminal does it: to all that belongs to the command.
+    let group = format!("-{}", making.id().context("it has ended")?);
+    said(Command::new("kill").args(["-INT", "--", &group]))
+        .await?
+        .ok()?;
+    let ended = Said::try_from(making.wait_with_output().await?)?;
+    ensure!(!ended.well && ended.stderr.contains("stopped"), "{ended:?}");
+    ensure!(!state.exists(), "{ended:?}");
+    ensure!(
+        !Path::new("/proc").join(&started).exists(),
+        "{started} lives"
     );
     Ok(())
 }
@@ -174,8 +226,8 @@ async fn install_forever(case: &Case) -> Result<Child> {
         .args(["--wait", "--set", "image.repository=localhost/absent"])
         .current_dir(repository())
         .env("KUBECONFIG", case.cluster.kubeconfig())
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         .kill_on_drop(true);
     Ok(helm.spawn()?)
 }
