@@ -5,9 +5,10 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use e2e::operator::repository;
 use tempfile::TempDir;
+use testbed::wait::eventually;
 
 use crate::{
-    case::{Case, OPERATOR, SAMPLE},
+    case::{Case, OPERATOR, SAMPLE, SOON},
     evidence, run,
 };
 
@@ -43,10 +44,17 @@ async fn again(case: &Case, apply: impl AsyncFn() -> Result<String>) -> Result<(
     let samples = samples.to_str().context("a path that is not UTF-8")?;
     case.kubectl(&[&delete[..], &[samples]].concat()).await?;
     apply().await?;
-    // Afterwards nobody but a user has anything to say about them.
+    // When its pods are gone, too, nobody but a user has anything to say about a run that has ended.
     let ended = ["wait", "--for=condition=Complete", "checksumruns", "--all"];
     case.kubectl(&[&ended[..], &["--timeout=100s"]].concat())
         .await?;
+    let of_pods = ".items[*].status.conditions[?(@.type==\"AgentsReachable\")].status";
+    let of_pods = format!("--output=jsonpath={{{of_pods}}}");
+    eventually("the last word about the runs", SOON, async || {
+        let told = case.kubectl(&["get", "checksumruns", &of_pods]).await?;
+        Ok(told.is_empty().then_some(()))
+    })
+    .await?;
     case.flux_says("Current").await?;
     let before = versions(case).await?;
     let said = apply().await?;
