@@ -124,7 +124,8 @@ impl Store {
         Ok(())
     }
 
-    /// Forgets which parts are done: what is listed changes, and is listed anew.
+    /// Begins to compare a listing. Parts that an earlier attempt has done stay done only of a snapshot, and if both listings
+    /// are complete: everything else is compared anew. Whether this one is complete is known to whoever goes on.
     pub async fn begin_to_compare(&self, run: &mut Run, complete: bool) -> Result<(), Error> {
         let stays = run.what.snapshot.is_some() && run.complete && complete;
         let mut link = self.begin().await?;
