@@ -11,8 +11,8 @@ macro_rules! script {
     };
 }
 
-pub(crate) static BEAT: LazyLock<Script> = script!("alive", "beat");
-pub(crate) static TAKE: LazyLock<Script> = script!("alive", "take");
+pub(crate) static BEAT: LazyLock<Script> = script!("alive", "though_full", "beat");
+pub(crate) static TAKE: LazyLock<Script> = script!("alive", "though_full", "take");
 pub(crate) static FINISH: LazyLock<Script> = script!("release", "finish");
 pub(crate) static ENQUEUE: LazyLock<Script> = script!("enqueue");
 pub(crate) static GIVE_BACK: LazyLock<Script> = script!("release", "give_back");

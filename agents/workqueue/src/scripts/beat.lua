@@ -8,6 +8,7 @@ local lived = age(KEYS[2])
 if mode ~= 'new' and not lived then return 0 end
 if mode == 'renew' and lived >= patience then return 0 end
 
+though_full(KEYS[2])
 local now = redis.call('TIME')[1]
 local names = {}
 for i = 8, #ARGV, 2 do

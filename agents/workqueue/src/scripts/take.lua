@@ -11,6 +11,7 @@ for i = 1, #KEYS - 1, 6 do
   local most = tonumber(redis.call('GET', cap)) or 0
   local flying = tonumber(redis.call('GET', lock)) or 0
   if redis.call('EXISTS', paused) == 0 and (most == 0 or flying < most) and redis.call('LLEN', queue) > 0 then
+    though_full(lock_info)
     redis.call('INCR', lock)
     redis.call('HINCRBY', lock_info, ARGV[1], 1)
     return {(i + 5) / 6, redis.call('RPOPLPUSH', queue, in_progress), tonumber(redis.call('TIME')[1])}

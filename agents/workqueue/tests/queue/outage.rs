@@ -17,7 +17,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use workqueue::{Client, Error, NewJob, Options, Outcome, Pool, PoolOptions, Tls};
 
-use crate::support::{Running, SOON, Space, numbered, options, options_via, pool_options};
+use crate::support::{
+    PATIENCE, Running, SOON, Space, numbered, options, options_via, pool_options,
+};
 
 /// An error has to come within this, whatever is broken.
 const FEW_SECONDS: Duration = Duration::from_secs(8);
@@ -54,6 +56,36 @@ async fn everything_goes_on_after_all_data_are_lost() -> Result<()> {
             .ask::<String>("GET", "jobs:N:max_concurrency", &[])
             .await?
             == "0"
+    );
+    worker.stop().await?;
+    server.shutdown().await
+}
+
+#[tokio::test]
+async fn a_redis_that_is_full_takes_nothing_more_and_is_emptied_all_the_same() -> Result<()> {
+    let server = testbed::redis::start().await?;
+    let space = Space::new(options(&server), &server.url()).await?;
+    for n in 1..=3 {
+        space.enqueue("N", n).await?;
+    }
+    let mut command = redis::cmd("CONFIG");
+    command.arg(&["SET", "maxmemory", "1"]);
+    command.exec_async(&mut space.raw().await?).await?;
+    let refused = space.enqueuer.enqueue("N", None).await.unwrap_err();
+    ensure!(refused.to_string().contains("maxmemory"), "{refused}");
+    // One that was not there before, whose heartbeats are more, too.
+    let worker = space.pool(&["N"])?;
+    for n in 1..=3 {
+        let taken = worker.next().await?;
+        ensure!(taken.job().integer("n") == Some(n));
+        ensure!(worker.pool.finish(&taken).await? == Outcome::Done);
+    }
+    let later = worker.pool.stats().identities;
+    tokio::time::sleep(PATIENCE + Duration::from_secs(1)).await; // so long nobody lives without a heartbeat
+    ensure!(worker.pool.take().await?.is_none());
+    ensure!(
+        worker.pool.stats().identities == later,
+        "it counted as dead"
     );
     worker.stop().await?;
     server.shutdown().await
