@@ -9,6 +9,11 @@ use clap::error::ErrorKind;
 use runtime::process::{self, Threads};
 use runtime::telemetry::chain;
 
+/// Rows are allocated by one thread and freed by another, millions of times, at which musl is slow: docs/decisions/0014.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// For the shell: an error, which nothing else is.
 const FAILED: u8 = 3;
 

@@ -103,14 +103,13 @@ impl Shared {
     #[expect(clippy::disallowed_methods, reason = "an edge: readers wait here")]
     pub(crate) fn pace(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let now = Instant::now();
+        let mut now = Instant::now();
         let wait = self
             .own_limit
             .charge(bytes, now)
             .max(self.shared_limit.charge(bytes, now));
         let until = now + wait;
         while !self.is_stopped() {
-            let now = Instant::now();
             // A limit that was raised meanwhile lets go sooner.
             let debt = self.own_limit.left(now).max(self.shared_limit.left(now));
             let left = until.saturating_duration_since(now).min(debt);
@@ -119,6 +118,7 @@ impl Shared {
             }
             let nap = if left.is_zero() { NAP } else { left.min(NAP) };
             thread::sleep(nap);
+            now = Instant::now();
         }
     }
 }

@@ -291,15 +291,16 @@ fn mysql<'a>(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'a, MySql, M
     bound!(sql, values, is_kept)
 }
 
+/// The type of a value was looked at, and need not be checked again.
 fn sqlite_row(row: &SqliteRow) -> Result<Row, Error> {
     let mut values = Vec::with_capacity(row.len());
     for column in 0..row.len() {
         let value = row.try_get_raw(column)?;
         values.push(match value.type_info().name() {
             _ if value.is_null() => Value::Null,
-            "TEXT" => Value::Text(row.try_get(column)?),
-            "BLOB" => Value::Bytes(row.try_get(column)?),
-            _ => Value::Int(row.try_get(column)?),
+            "TEXT" => Value::Text(row.try_get_unchecked(column)?),
+            "BLOB" => Value::Bytes(row.try_get_unchecked(column)?),
+            _ => Value::Int(row.try_get_unchecked(column)?),
         });
     }
     Ok(Row(values.into_iter()))
