@@ -10,6 +10,7 @@ mod memory;
 mod packs;
 mod site;
 mod small_files;
+mod split;
 mod statements;
 mod sync;
 mod tree;
@@ -38,19 +39,22 @@ pub enum Part {
     Memory,
     /// The limit that all workers share.
     Limit,
+    /// One large file for several workers.
+    Split,
     /// Processes that are killed.
     Crash,
 }
 
 impl Part {
     /// All of them, in the order of the page.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Hashing,
         Self::SmallFiles,
         Self::Listing,
         Self::Sync,
         Self::Memory,
         Self::Limit,
+        Self::Split,
         Self::Crash,
     ];
 }
@@ -64,6 +68,7 @@ pub async fn measure(part: Part, rules: Rules, run: &Run) -> Result<Vec<Row>> {
         Part::Sync => Box::pin(sync::measure(rules, run)).await,
         Part::Memory => Box::pin(memory::measure(rules, run)).await,
         Part::Limit => Box::pin(limit::measure(rules, run)).await,
+        Part::Split => Box::pin(split::measure(rules, run)).await,
         Part::Crash => Box::pin(crash::measure(rules, run)).await,
     }
 }
