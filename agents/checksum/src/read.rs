@@ -204,7 +204,8 @@ impl<'a> Reader<'a> {
             Some(span) => source.only(span),
             None => source,
         };
-        let end = match self.buffers.feed(source, self.pace, &mut hashers)? {
+        let update = |block: &[u8]| hashers.iter_mut().for_each(|it| it.update(block));
+        let end = match self.buffers.feed(source, self.pace, update)? {
             Ok(end) => end,
             Err((offset, error)) => {
                 let error = io::Error::from(error);

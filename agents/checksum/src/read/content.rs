@@ -9,14 +9,13 @@ use rustix::fs::{self, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{Medium, Pace, Stopped};
-use crate::algorithm::Hasher;
 use crate::split::Span;
 
 /// One read. Larger ones are no faster.
 pub(super) const BLOCK: usize = 1 << 20;
 
 /// One read of what the kernel may have in memory: hashed while it is still near the core.
-const NEAR: usize = 128 << 10;
+const NEAR: usize = 256 << 10;
 
 /// What reads past the cache must be aligned to, everywhere.
 const ALIGNMENT: usize = 4096;
@@ -179,57 +178,61 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    /// Feeds all content to the hashers; how many bytes that were.
+    /// Feeds all content to `hash`; how many bytes that were.
     pub(super) fn feed(
         &mut self,
-        content: Content<'_>,
+        mut content: Content<'_>,
         pace: &Pace<'_>,
-        hashers: &mut [Hasher],
+        mut hash: impl FnMut(&[u8]),
     ) -> Result<Result<u64, Failed>, Stopped> {
-        if content.way == Way::Direct && content.size >= LARGE {
-            return self.feed_ahead(content, pace, hashers);
+        if content.way == Way::Direct
+            && content.size >= LARGE
+            && let Some(fed) = self.feed_ahead(&mut content, pace, &mut hash)
+        {
+            return fed;
         }
-        let mut content = content;
         let block = self.first.get_or_insert_with(Block::new);
         loop {
             let read = match content.next(block) {
                 Ok(read) => read,
                 Err(failed) => return Ok(Err(failed)),
             };
-            if !pace(read as u64) {
+            // An empty file is a turn, too; the end of another is none.
+            if (read > 0 || content.offset == 0) && !pace(read as u64) {
                 return Err(Stopped);
             }
             if read == 0 {
                 return Ok(Ok(content.offset));
             }
-            update(hashers, block.first(read));
+            hash(block.first(read));
         }
     }
 
-    /// The same with two blocks: one is read while the other is hashed.
+    /// The same with two blocks: one is read while the other is hashed. None, and nothing read, if there is no thread to be
+    /// had for it.
     fn feed_ahead(
         &mut self,
-        mut content: Content<'_>,
+        content: &mut Content<'_>,
         pace: &Pace<'_>,
-        hashers: &mut [Hasher],
-    ) -> Result<Result<u64, Failed>, Stopped> {
+        hash: &mut impl FnMut(&[u8]),
+    ) -> Option<Result<Result<u64, Failed>, Stopped>> {
         let (to_hash, full) = sync_channel::<(Block, usize)>(2);
         let (to_read, empty) = sync_channel::<Block>(2);
         for block in [&mut self.first, &mut self.second] {
             let block = block.take().unwrap_or_else(Block::new);
             let _ = to_read.send(block); // there is room for both
         }
-        let outcome = thread::scope(|scope| {
-            let reading = scope.spawn(|| read_ahead(&mut content, pace, empty, to_hash));
+        thread::scope(|scope| {
+            let ahead = || read_ahead(content, pace, empty, to_hash);
+            let reading = thread::Builder::new().spawn_scoped(scope, ahead).ok()?;
             for (block, read) in &full {
-                update(hashers, block.first(read));
+                hash(block.first(read));
                 let _ = to_read.send(block); // the other side may be done
             }
             drop(to_read);
             let ended = reading.join();
-            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        outcome.map(|done| done.map(|()| content.offset))
+            Some(ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     }
 }
 
@@ -242,7 +245,7 @@ fn read_ahead(
     pace: &Pace<'_>,
     empty: Receiver<Block>,
     to_hash: SyncSender<(Block, usize)>,
-) -> Result<Result<(), Failed>, Stopped> {
+) -> Result<Result<u64, Failed>, Stopped> {
     while let Ok(mut block) = empty.recv() {
         let read = match content.next(&mut block) {
             Ok(read) => read,
@@ -255,17 +258,13 @@ fn read_ahead(
             break;
         }
     }
-    Ok(Ok(()))
-}
-
-fn update(hashers: &mut [Hasher], block: &[u8]) {
-    for hasher in hashers {
-        hasher.update(block);
-    }
+    Ok(Ok(content.offset))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::algorithm::Algorithm;
 
@@ -312,10 +311,7 @@ mod tests {
     #[test]
     fn a_medium_that_fails_is_told_with_the_place() {
         let memory = fs::open("/proc/self/mem", OFlags::RDONLY, fs::Mode::empty()).unwrap();
-        let failure = |content: Content<'_>| {
-            let mut hashers = [Algorithm::Sha1.hasher()];
-            Buffers::default().feed(content, &|_| true, &mut hashers)
-        };
+        let failure = |content: Content<'_>| Buffers::default().feed(content, &|_| true, |_| {});
         // Nothing is mapped at the beginning of a process: its memory cannot be read there.
         for size in [4096, LARGE] {
             let content = Content::new(&memory, size, Medium::Cache);
@@ -345,13 +341,66 @@ mod tests {
                 }
                 let mut read = Content::new(&file, size as u64, Medium::Cache);
                 (read.way, read.step) = (way, BLOCK);
-                let mut hashers = [Algorithm::Blake3.hasher()];
-                let end = Buffers::default().feed(read, &|_| true, &mut hashers);
+                let mut hasher = Algorithm::Blake3.hasher();
+                let end = Buffers::default().feed(read, &|_| true, |it| hasher.update(it));
                 assert_eq!(end, Ok(Ok(size as u64)), "{way:?}");
-                let [hasher] = hashers;
                 let digest = Algorithm::Blake3.digest(&content);
                 assert_eq!(hasher.finish(), digest, "{size} bytes, {way:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_block_is_read_while_the_one_before_is_hashed() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(LARGE).unwrap();
+        let file = OwnedFd::from(file);
+        let mut content = Content::new(&file, LARGE, Medium::Cache);
+        (content.way, content.step) = (Way::Direct, BLOCK);
+        let (was_read, reads) = sync_channel(1000);
+        let pace = |_| was_read.send(()).is_ok();
+        let mut missing = 2;
+        // The next is there before this one is done with: who read and hashed in turns would wait for ever.
+        let hash = |block: &[u8]| {
+            assert_eq!(block.len(), BLOCK);
+            for _ in 0..missing {
+                reads.recv_timeout(Duration::from_secs(30)).unwrap();
+            }
+            missing = 1;
+        };
+        let end = Buffers::default().feed(content, &pace, hash);
+        assert_eq!(end, Ok(Ok(LARGE)));
+    }
+
+    /// The ways in which the first block is read, from the first that is tried to the one that works.
+    fn ways(mut content: Content<'_>, block: &mut [u8]) -> (Way, Way) {
+        let first = content.way;
+        content.read_once(block).unwrap();
+        (first, content.way)
+    }
+
+    #[test]
+    fn what_cannot_be_read_past_the_cache_is_read_another_way() {
+        // Files of the kernel's own are never on a medium.
+        let version = fs::open("/proc/version", OFlags::RDONLY, fs::Mode::empty()).unwrap();
+        let content = Content::new(&version, 4096, Medium::Device);
+        let tried = ways(content, Block::new().all());
+        assert_eq!(tried, (Way::DontCache, Way::DropBehind));
+    }
+
+    #[test]
+    fn a_read_that_is_not_as_the_medium_wants_it_is_made_another_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; 3 * ALIGNMENT]).unwrap();
+        let file = fs::open(&path, OFlags::RDONLY, fs::Mode::empty()).unwrap();
+        let content = Content::new(&file, 3 * ALIGNMENT as u64, Medium::Device);
+        let mut block = Block::new();
+        let unaligned = &mut block.all()[1..=ALIGNMENT];
+        let (first, last) = ways(content, unaligned);
+        assert_eq!(unaligned, [7; ALIGNMENT]);
+        // Some file systems take any read; then there is nothing to fall back from.
+        let is_direct = fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT);
+        assert_eq!(last == Way::Direct, is_direct, "{first:?}, {last:?}");
     }
 }

@@ -5,6 +5,7 @@ mod others;
 #[path = "../coordinator/pod.rs"]
 #[expect(dead_code, reason = "shared with other tests, which use the rest")]
 mod pod;
+mod queue;
 mod sharing;
 mod site;
 mod strangers;
@@ -87,7 +88,11 @@ async fn a_run_that_reads_nothing_needs_no_worker() -> Result<()> {
     drop(worker);
     let mut config = site.config("second");
     config["spec"]["mode"] = json!("Incremental");
+    let began = Instant::now();
     let report = site.run(&config).await?;
+    // A second, on a machine that does nothing else.
+    let took = began.elapsed();
+    ensure!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(report.files.unwrap().not_selected, 100);
     Ok(())
 }

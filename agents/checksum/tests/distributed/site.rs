@@ -60,14 +60,21 @@ impl Running {
         Ok(())
     }
 
-    /// How many bytes it has read, by its metrics.
+    pub(crate) fn is_running(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// How many bytes it has read.
     pub(crate) fn read(&self) -> Result<u64> {
+        self.metric("orrery_checksum_read_bytes_total")
+    }
+
+    /// What it tells of itself under this name; nothing, before it has said anything.
+    pub(crate) fn metric(&self, name: &str) -> Result<u64> {
         let text = self.pod.metrics();
-        let line = text
-            .lines()
-            .find(|it| it.starts_with("orrery_checksum_read_bytes_total "));
-        let number = line.and_then(|it| it.split(' ').nth(1));
-        Ok(number.with_context(|| text.clone())?.parse()?)
+        let mut lines = text.lines().filter_map(|it| it.split_once(' '));
+        let line = lines.find(|(metric, _)| *metric == name);
+        line.map_or(Ok(0), |(_, number)| Ok(number.parse()?))
     }
 }
 
@@ -213,11 +220,6 @@ impl Site {
     /// Files whose checksums are stored.
     pub(crate) async fn stored(&self) -> Result<i64> {
         Ok(self.counts().await?.new)
-    }
-
-    /// Files that were as they had been.
-    pub(crate) async fn verified(&self) -> Result<i64> {
-        Ok(self.counts().await?.verified)
     }
 
     /// Of the last run, if there is one yet.

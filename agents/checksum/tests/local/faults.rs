@@ -1,11 +1,12 @@
 //! What goes wrong: nothing that was verified is lost, and nothing unverified is called verified.
 
 use std::fs;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::tree::{Tree, is_root, parsed, remove, said, terminate};
+use crate::tree::{Tree, is_root, parsed, remove, said, terminate, until_open};
 
 #[test]
 fn a_killed_run_is_resumed_and_reads_nothing_twice_that_was_stored() {
@@ -70,6 +71,47 @@ fn a_signal_ends_a_run_soon_and_in_order() {
         "{ended:?}"
     );
     assert_eq!(tree.run(&["--resume"]).code, 0);
+}
+
+#[test]
+fn a_signal_ends_a_run_in_the_middle_of_a_file() {
+    let tree = Tree::with(0);
+    tree.write("large", &"x".repeat(8 << 20));
+    // Half a minute and more for the file.
+    let child = tree.slow_until("256Ki", &[], |run| run["state"] == "workqueue");
+    until_open(&child, &tree.path("large"));
+    terminate(&child);
+    let (asked, output) = (Instant::now(), child.wait_with_output().unwrap());
+    let (ended, took) = (said(&output), asked.elapsed());
+    assert_eq!(ended.code, 3);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    let words = "--resume goes on with run 1";
+    assert!(ended.complaint.contains(words), "{ended:?}");
+    let resumed = tree.run(&["--resume"]);
+    assert_eq!(resumed.counts(), [("total", 1), ("new", 1)]);
+}
+
+#[test]
+fn a_comparison_with_another_folder_is_ended_by_a_signal_in_the_middle_of_a_file() {
+    let tree = Tree::with(1);
+    tree.run(&[]);
+    let backup = tree.folder.path().canonicalize().unwrap().join("backup");
+    fs::create_dir_all(backup.join("folder0")).unwrap();
+    // Minutes, whatever the machine.
+    let large = backup.join("folder0/file0");
+    let file = fs::File::create(&large).unwrap();
+    file.set_len(4 << 40).unwrap();
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
+    verify.arg("verify").arg(&backup);
+    verify.arg("--store").arg(tree.store());
+    verify.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = verify.spawn().unwrap();
+    until_open(&child, &large);
+    terminate(&child);
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(3));
+    let complaint = String::from_utf8(ended.stderr).unwrap();
+    assert!(complaint.contains("stopped"), "{complaint}");
 }
 
 #[test]

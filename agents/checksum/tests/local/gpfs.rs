@@ -44,7 +44,8 @@ mv "$to.new" "$to""#,
     ),
     (
         "mmdelsnapshot",
-        r#"[ -e "$MOUNT/.snapshots/$2" ] || fail "6027-2683" "Snapshot $2 does not exist."
+        r#"[ ! -e "$BUSY" ] || fail "6027-2695" "Snapshot $2 is in use."
+[ -e "$MOUNT/.snapshots/$2" ] || fail "6027-2683" "Snapshot $2 does not exist."
 rm -r "$MOUNT/.snapshots/$2""#,
     ),
     (
@@ -90,7 +91,8 @@ impl Scale {
             .env("MOUNT", self.tree.root())
             .env("LOG", self.file("log"))
             .env("FULL", self.file("full"))
-            .env("SLOW", self.file("slow"));
+            .env("SLOW", self.file("slow"))
+            .env("BUSY", self.file("busy"));
         command
     }
 
@@ -163,6 +165,35 @@ fn a_snapshot_is_made_listed_read_and_deleted() {
         !left.iter().any(|it| format!("{it:?}").contains("policy")),
         "{left:?}"
     );
+}
+
+#[test]
+fn the_policy_engine_works_on_the_nodes_that_are_named() {
+    let scale = Scale::with(3);
+    let nodes = ["--gpfs-nodes", "node1,node2"];
+    let alone = scale.run(&nodes);
+    assert_eq!(alone.code, 3);
+    let complaint = &alone.complaint;
+    assert!(complaint.contains("--gpfs-global-folder"), "{complaint}");
+    let run = scale.run(&[&nodes[..], &["--gpfs-global-folder", "/gpfs/tmp"]].concat());
+    assert_eq!(run.counts(), [("total", 3), ("new", 3)], "{run:?}");
+    let log = scale.log();
+    assert!(log.contains(" -N node1,node2 -g /gpfs/tmp\n"), "{log}");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_deleted_is_told_beside_what_was_found() {
+    let scale = Scale::with(30);
+    scale.run(&[]);
+    scale.tree.rot("folder1/file11");
+    fs::write(scale.file("busy"), "").unwrap();
+    let run = scale.run(&[]);
+    assert_eq!(run.code, 1, "{run:?}");
+    assert_eq!(run.of_kind("warning")[0]["path"], "folder1/file11");
+    let complaint = &run.complaint;
+    assert!(complaint.contains(" stays, delete it: "), "{complaint}");
+    assert!(complaint.contains("is in use"), "{complaint}");
+    assert_eq!(scale.snapshots(), 1);
 }
 
 #[test]

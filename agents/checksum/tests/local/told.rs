@@ -90,6 +90,31 @@ fn a_terminal_is_told_how_fast_and_how_long_and_nothing_else_is() {
 }
 
 #[test]
+fn a_program_is_told_how_far_it_is_in_lines_of_json() {
+    let tree = Tree::with(300);
+    // Longer than it takes to the first line.
+    let run = tree.run(&["--max-throughput", "256", "--readers", "1"]);
+    assert_eq!((run.code, run.complaint.as_str()), (0, ""));
+    let lines = run.of_kind("progress");
+    let told = lines.first().expect("no progress was told");
+    assert_eq!(
+        (&told["listed"], &told["selected"]),
+        (&300.into(), &300.into())
+    );
+    let number = |name: &str| told[name].as_i64().unwrap();
+    // What is read is done when it is stored, with others.
+    assert!((0..300).contains(&number("done")), "{told}");
+    assert!(
+        number("bytes") > 0 && number("bytesPerSecond") > 0,
+        "{told}"
+    );
+    // All are told once more in the end, and as done.
+    assert_eq!(run.counts(), [("total", 300), ("new", 300)]);
+    let quiet = tree.run(&["--quiet"]);
+    assert_eq!(quiet.of_kind("progress").len(), 0);
+}
+
+#[test]
 fn files_are_taken_from_a_list_and_a_run_can_end_with_the_listing() {
     let tree = Tree::with(30);
     let list = tree.folder.path().join("list");

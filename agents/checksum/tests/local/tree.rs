@@ -289,3 +289,19 @@ pub(crate) fn terminate(child: &Child) {
     let killed = Command::new("kill").arg(child.id().to_string()).status();
     assert!(killed.unwrap().success());
 }
+
+/// Waits until a process has a file open.
+pub(crate) fn until_open(child: &Child, path: &Path) {
+    let descriptors = format!("/proc/{}/fd", child.id());
+    let is_open = || {
+        let links = fs::read_dir(&descriptors).unwrap().flatten();
+        let mut paths = links.filter_map(|it| fs::read_link(it.path()).ok());
+        paths.any(|it| it == path)
+    };
+    let began = Instant::now();
+    while !is_open() {
+        let path = path.display();
+        assert!(began.elapsed() < PATIENCE, "{path} is not opened");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

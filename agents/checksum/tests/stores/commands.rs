@@ -93,6 +93,41 @@ async fn lsdf_checksum_is_taken_over_by_a_command_when_none_of_its_runs_goes_on(
 }
 
 #[tokio::test]
+async fn tables_of_lsdf_checksum_are_taken_over_by_what_their_names_begin_with() -> Result<()> {
+    let theirs = Place::mariadb().await?;
+    theirs.files(3)?;
+    lsdf::create(&theirs).await?;
+    for n in 0..3 {
+        let sum = sha1::Sha1::digest(format!("content of {n}")).to_vec();
+        lsdf::file(&theirs, &format!("folder0/file{n}"), &sum, 1).await?;
+    }
+    lsdf::rename(&theirs, "home_").await?;
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("store.sqlite");
+    let from = address(&theirs)?;
+    let take_over = |prefix: &str| {
+        let args = ["take-over", "--from", &from, "--table-prefix", prefix];
+        let args = [&args[..], &["--store", text(&store)?]].concat();
+        program(&args, "ORRERY_FROM", Some("testbed"))
+    };
+    let other = take_over("other_")?;
+    assert_eq!(other.code, Some(3));
+    assert!(
+        other.complaint.contains("other_runs"),
+        "{}",
+        other.complaint
+    );
+    let wrong = take_over("home; DROP")?;
+    assert_eq!(wrong.code, Some(3));
+    let words = "is no prefix of tables";
+    assert!(wrong.complaint.contains(words), "{}", wrong.complaint);
+    let taken = take_over("home_")?;
+    assert_eq!(taken.code, Some(0), "{}", taken.complaint);
+    assert_eq!(taken.out, "took over 3 files, 2 runs and 0 warnings\n");
+    Ok(())
+}
+
+#[tokio::test]
 async fn checksums_in_a_database_are_reported_and_accepted_by_commands() -> Result<()> {
     let place = Place::mariadb().await?;
     place.files(20)?;

@@ -45,6 +45,16 @@ pub(crate) async fn create(place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// As it is where several share a database: the names of all tables begin with this.
+pub(crate) async fn rename(place: &Place, prefix: &str) -> Result<()> {
+    let tables = ["files", "inserts", "runs", "dblock", "checksum_warnings"];
+    let renames = tables.map(|table| format!("{table} TO {prefix}{table}"));
+    let rename = sqlx::AssertSqlSafe(format!("RENAME TABLE {}", renames.join(", ")));
+    let mut link = connect(place).await?;
+    link.execute(sqlx::raw_sql(rename)).await?;
+    Ok(())
+}
+
 /// A run that nobody has ended.
 pub(crate) async fn unresolved(place: &Place) -> Result<()> {
     let insert = "INSERT INTO runs (sync_mode, state) VALUES ('full', 'workqueue')";
