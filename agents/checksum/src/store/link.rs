@@ -13,7 +13,7 @@ use sqlx::{
 
 use tokio::time::timeout;
 
-use super::Error;
+use super::{Error, dialect::Dialect};
 
 /// How long one waits for a connection to be made.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -204,16 +204,24 @@ impl Link {
         values: Vec<Value>,
         is_kept: bool,
     ) -> Result<u64, Error> {
+        let statement = Statement::new(Dialect::spoken_by(self), sql, values, is_kept);
+        self.carry_out(statement).await
+    }
+
+    /// A statement that was made before; how many rows it changed.
+    pub(super) async fn carry_out(&mut self, statement: Statement) -> Result<u64, Error> {
         bounded(async {
-            Ok(match self {
-                Self::Sqlite(link) => sqlite(sql, values, is_kept)
-                    .execute(&mut **link)
-                    .await?
-                    .rows_affected(),
-                Self::Mysql(link) => mysql(sql, values, is_kept)
-                    .execute(&mut **link)
-                    .await?
-                    .rows_affected(),
+            Ok(match (self, statement) {
+                (Self::Sqlite(link), Statement::Sqlite(query)) => {
+                    query.execute(&mut **link).await?.rows_affected()
+                }
+                (Self::Mysql(link), Statement::Mysql(query)) => {
+                    query.execute(&mut **link).await?.rows_affected()
+                }
+                (Self::Sqlite(_), Statement::Mysql(_)) | (Self::Mysql(_), Statement::Sqlite(_)) => {
+                    let why = "a statement for another kind of database";
+                    return Err(Error::Damaged(why.into()));
+                }
             })
         })
         .await
@@ -264,6 +272,21 @@ impl Link {
     }
 }
 
+/// A statement and its values, as the driver takes them.
+pub(super) enum Statement {
+    Sqlite(Query<'static, Sqlite, SqliteArguments>),
+    Mysql(Query<'static, MySql, MySqlArguments>),
+}
+
+impl Statement {
+    pub(super) fn new(dialect: Dialect, sql: &str, values: Vec<Value>, is_kept: bool) -> Self {
+        match dialect {
+            Dialect::Sqlite => Self::Sqlite(sqlite(sql, values, is_kept)),
+            Dialect::Mysql => Self::Mysql(mysql(sql, values, is_kept)),
+        }
+    }
+}
+
 async fn bounded<T>(statement: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     timeout(STATEMENT, statement)
         .await
@@ -283,11 +306,11 @@ macro_rules! bound {
     }};
 }
 
-fn sqlite<'a>(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'a, Sqlite, SqliteArguments> {
+fn sqlite(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'static, Sqlite, SqliteArguments> {
     bound!(sql, values, is_kept)
 }
 
-fn mysql<'a>(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'a, MySql, MySqlArguments> {
+fn mysql(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'static, MySql, MySqlArguments> {
     bound!(sql, values, is_kept)
 }
 

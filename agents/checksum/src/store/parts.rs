@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::dialect::list;
-use super::link::{Link, Value, values};
+use super::dialect::{Dialect, list};
+use super::link::{Link, Statement, Value, values};
 use super::{Error, Lent, Part, Store};
 use crate::entry::{Attributes, Entry};
 use crate::judge::RunId;
@@ -32,15 +32,21 @@ impl PartWriter<'_> {
             return Ok(());
         };
         let fs = self.store.view.fs;
+        let inserts = Inserts {
+            dialect: self.store.view.dialect,
+            fs,
+            run: self.run,
+            usual: self.rows,
+        };
         let mut chunks = found.new.chunks(self.rows);
-        let mut insert = || chunks.next().map(|new| Insert::of(fs, self.run, new));
+        let mut insert = || chunks.next().map(|new| inserts.of(new));
         let mut next = insert();
-        while let Some(Insert { sql, values, rows }) = next.take() {
-            // While the database is busy with one, the next is prepared.
-            let writing = link.execute_many(&sql, values, rows == self.rows);
-            let (written, prepared) = tokio::join!(writing, async { insert() });
+        while let Some(statement) = next.take() {
+            // While the database is busy with one, the next is made.
+            let writing = link.carry_out(statement);
+            let (written, made) = tokio::join!(writing, async { insert() });
             written?;
-            next = prepared;
+            next = made;
         }
         change(link, fs, self.run, found).await?;
         for (part, more) in parts {
@@ -98,15 +104,17 @@ async fn change(link: &mut Link, fs: i64, run: RunId, found: &Differences) -> Re
     Ok(())
 }
 
-/// A statement that adds files.
-struct Insert {
-    sql: String,
-    values: Vec<Value>,
-    rows: usize,
+/// How files are added.
+struct Inserts {
+    dialect: Dialect,
+    fs: i64,
+    run: RunId,
+    /// How many by most statements.
+    usual: usize,
 }
 
-impl Insert {
-    fn of(fs: i64, run: RunId, new: &[Entry]) -> Self {
+impl Inserts {
+    fn of(&self, new: &[Entry]) -> Statement {
         let sql = format!(
             "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
             list("(?, ?, ?, ?, ?, ?, ?)", new.len())
@@ -116,20 +124,16 @@ impl Insert {
             let Attributes { size, mtime, ctime } = entry.attributes;
             let key = entry.path.key();
             values.extend(values![
-                fs,
+                self.fs,
                 key.as_bytes(),
                 entry.path.as_bytes(),
                 size,
                 mtime,
                 ctime,
-                run
+                self.run
             ]);
         }
-        Self {
-            sql,
-            values,
-            rows: new.len(),
-        }
+        Statement::new(self.dialect, &sql, values, new.len() == self.usual)
     }
 }
 

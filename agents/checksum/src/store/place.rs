@@ -99,6 +99,8 @@ impl Location {
                     // Rows of a page come at once, not in turns of two threads.
                     .row_buffer_size(PAGE)
                     .pragma("cache_size", "-16384")
+                    // Pages go from the log to the file, and both to the disk, after 16 MiB and not after 4.
+                    .pragma("wal_autocheckpoint", "4096")
                     // A pod has no folder for temporary files, and what is sorted is small.
                     .pragma("temp_store", "MEMORY")
                     .disable_statement_logging(),
