@@ -155,7 +155,7 @@ async fn the_last_result_waits_for_no_others() -> Result<()> {
         report = site.run(&config) => report?,
         ended = serve(&site, "run", answer) => anyhow::bail!("the worker ended: {ended:?}"),
     };
-    // Stored within a second, and the run ended; twenty for a machine that does other things, too.
+    // Stored, and the run ended, although no batch was full; two cores may be busy with other things.
     let took = last.get().elapsed();
     ensure!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(report.files.context("no files")?.new, 501);

@@ -82,10 +82,7 @@ async fn off_by(case: Case) -> Result<Sample> {
         tree::small(&site.files(), 100_000, 4096)?;
     }
     site.set("maxThroughput", &json!(case.limit));
-    let names = (0..case.workers).map(|n| format!("worker-{n}"));
-    let workers: Vec<Member> = names
-        .map(|name| site.worker(&name))
-        .collect::<Result<_>>()?;
+    let workers = site.workers(case.workers)?;
     let coordinator = site.coordinator("coordinator")?;
     eventually("bytes that are read", START, async || {
         Ok((given(&workers)? > case.limit).then_some(()))

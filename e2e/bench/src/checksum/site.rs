@@ -105,6 +105,12 @@ impl Site {
         self.member("worker", name, &[])
     }
 
+    /// So many, with names by their numbers.
+    pub(super) fn workers(&self, count: usize) -> Result<Vec<Member>> {
+        let names = (0..count).map(|n| format!("worker-{n}"));
+        names.map(|name| self.worker(&name)).collect()
+    }
+
     pub(super) fn coordinator(&self, name: &str) -> Result<Member> {
         let message = self.folder.path().join(name).join("message");
         let message = message.to_str().context("a folder that is not UTF-8")?;

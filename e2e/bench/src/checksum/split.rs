@@ -7,11 +7,7 @@ use std::time::Instant;
 use anyhow::Result;
 use serde_json::json;
 
-use super::{
-    goal,
-    site::{Member, Site},
-    tree, turn,
-};
+use super::{goal, site::Site, tree, turn};
 use crate::{
     rounds::{self, Rules, Side},
     row::{self, Measure, Row, Run, Sample},
@@ -43,10 +39,7 @@ async fn read_by(workers: usize) -> Result<Sample> {
     let mut site = Site::start().await?;
     tree::sparse(&site.files(), 1, BYTES)?;
     site.set("maxThroughputPerWorker", &json!(RATE));
-    let names = (0..workers).map(|n| format!("worker-{n}"));
-    let _workers: Vec<Member> = names
-        .map(|name| site.worker(&name))
-        .collect::<Result<_>>()?;
+    let _workers = site.workers(workers)?;
     let began = Instant::now();
     site.coordinator("coordinator")?.ends().await?;
     let took = began.elapsed().as_secs_f64();
