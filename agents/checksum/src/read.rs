@@ -18,6 +18,8 @@ use crate::judge::Reading;
 use crate::path::RelativePath;
 use crate::split::{self, PieceSum, Span};
 
+pub use content::Buffers;
+
 /// The kernel takes paths of less than this.
 const PATH_MAX: usize = 4096;
 
@@ -120,7 +122,7 @@ pub type Pace<'a> = dyn Fn(u64) -> bool + Sync + 'a;
 pub struct Reader<'a> {
     root: &'a Root,
     medium: Medium,
-    buffers: content::Buffers,
+    buffers: Buffers,
     pace: &'a Pace<'a>,
 }
 
@@ -131,12 +133,22 @@ pub struct Stopped;
 impl<'a> Reader<'a> {
     /// A reader below `root`.
     pub fn new(root: &'a Root, medium: Medium, pace: &'a Pace<'a>) -> Self {
+        Self::with(Buffers::default(), root, medium, pace)
+    }
+
+    /// The same with the memory of one that is done.
+    pub fn with(buffers: Buffers, root: &'a Root, medium: Medium, pace: &'a Pace<'a>) -> Self {
         Self {
             root,
             medium,
-            buffers: content::Buffers::default(),
+            buffers,
             pace,
         }
+    }
+
+    /// Its memory, for the next.
+    pub fn into_buffers(self) -> Buffers {
+        self.buffers
     }
 
     /// Reads a file from end to end. What moves is not taken for damage: only a file that is as it was listed, before and

@@ -9,8 +9,8 @@ mod pack;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,9 +31,10 @@ use crate::engine::Shared;
 use crate::engine::adapt::Adapt;
 use crate::metrics::Metrics;
 use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload, result_job};
-use crate::read::{Medium, Root};
+use crate::read::Root;
 use crate::result::explained;
 use crate::wire::WorkPack;
+use pack::Desk;
 
 /// The most files that are read at once where nobody says how many.
 const MOST_READERS: usize = 32;
@@ -133,8 +134,11 @@ impl Worker {
         Ok(Crew {
             queue,
             pool,
-            root: Arc::new(root),
-            medium: told.medium(),
+            desk: Arc::new(Desk {
+                root,
+                medium: told.medium(),
+                buffers: Mutex::default(),
+            }),
             shared: Arc::new(Shared::new(None, Instant::now())),
             allowed: AtomicUsize::new(least),
             least,
@@ -222,8 +226,7 @@ impl Worker {
 struct Crew {
     queue: Queue,
     pool: Pool,
-    root: Arc<Root>,
-    medium: Medium,
+    desk: Arc<Desk>,
     shared: Arc<Shared>,
     /// Readers with a lower number may read.
     allowed: AtomicUsize,
@@ -275,8 +278,8 @@ impl Crew {
             info!("a pack of a run that is over is dropped");
             return self.finish(&taken, Vec::new()).await;
         }
-        let (root, shared, medium) = (self.root.clone(), self.shared.clone(), self.medium);
-        let reading = tokio::task::spawn_blocking(move || pack::read(&root, &shared, medium, pack));
+        let (desk, shared) = (self.desk.clone(), self.shared.clone());
+        let reading = tokio::task::spawn_blocking(move || desk.read(&shared, pack));
         let Ok((results, rest)) = reading.await else {
             return self
                 .refuse(&taken, "a reader ended before its time", 4)

@@ -172,7 +172,7 @@ fn patiently<T>(mut read: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
 
 /// Memory for reading, made when it is needed and kept.
 #[derive(Debug, Default)]
-pub(super) struct Buffers {
+pub struct Buffers {
     first: Option<Block>,
     second: Option<Block>,
 }

@@ -1,7 +1,8 @@
-//! Reading one pack. In: the files of a pack. Out: what came of each, and those that were not reached.
+//! Reading packs. In: the files of a pack. Out: what came of each, and those that were not reached.
 //! Touches: reads the files.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tracing::warn;
 
@@ -9,28 +10,45 @@ use crate::algorithm::Algorithm;
 use crate::engine::Shared;
 use crate::judge::Reading;
 use crate::path::{Key, RelativePath};
-use crate::read::{Medium, Reader, Root, Stopped, Task};
+use crate::read::{Buffers, Medium, Reader, Root, Stopped, Task};
 use crate::split::PieceSum;
 use crate::wire::{BackPack, PackFile, WorkPack};
 
-/// Reads a pack; what came of it, and what is left because all reading ends.
-pub(super) fn read(
-    root: &Root,
-    shared: &Shared,
-    medium: Medium,
-    pack: WorkPack,
-) -> (BackPack, WorkPack) {
-    let paced = |bytes| {
-        shared.pace(bytes);
-        !shared.is_stopped()
-    };
-    let mut reader = Reader::new(root, medium, &paced);
+/// What those who read packs share.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) root: Root,
+    pub(super) medium: Medium,
+    /// Memory that nobody uses just now; as much as was ever used at once.
+    pub(super) buffers: Mutex<Vec<Buffers>>,
+}
+
+impl Desk {
+    /// Reads a pack; what came of it, and what is left because all reading ends.
+    pub(super) fn read(&self, shared: &Shared, pack: WorkPack) -> (BackPack, WorkPack) {
+        let paced = |bytes| {
+            shared.pace(bytes);
+            !shared.is_stopped()
+        };
+        let buffers = self.spare().pop().unwrap_or_default();
+        let mut reader = Reader::with(buffers, &self.root, self.medium, &paced);
+        let came = read(&mut reader, shared, pack);
+        self.spare().push(reader.into_buffers());
+        came
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Buffers>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn read(reader: &mut Reader<'_>, shared: &Shared, pack: WorkPack) -> (BackPack, WorkPack) {
     let mut done = BackPack::default();
     let mut files = pack.files.into_iter();
     let mut rest = Vec::new();
     for file in files.by_ref() {
         shared.reading.fetch_add(1, Ordering::Relaxed);
-        let reading = read_one(&mut reader, &file, pack.algorithm);
+        let reading = read_one(reader, &file, pack.algorithm);
         shared.reading.fetch_sub(1, Ordering::Relaxed);
         match reading {
             Ok(Came::File(reading)) => add(&mut done, &file, reading),
