@@ -2,7 +2,7 @@
 //! In: a command. Out: what it needed. Touches: runs it; ends it when it is dropped.
 
 use std::{
-    env,
+    env::{self, consts::ARCH},
     path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant},
@@ -27,9 +27,14 @@ pub(super) struct Spent {
     pub(super) cpu: f64,
 }
 
-/// The program that is measured.
+/// The program that is measured: the one of the image.
 pub(super) fn orrery_checksum() -> Result<PathBuf> {
-    let program = env::current_exe()?.with_file_name("orrery-checksum");
+    let (own, target) = (env::current_exe()?, format!("{ARCH}-unknown-linux-musl"));
+    let built = own
+        .ancestors()
+        .nth(2)
+        .context("a program without a folder")?;
+    let program = built.join(target).join("release/orrery-checksum");
     let is_there = program.is_file();
     ensure!(is_there, "{} is not built", program.display());
     Ok(program)

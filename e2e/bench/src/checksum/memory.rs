@@ -34,6 +34,9 @@ const WORKER: Measure = goal(
     32.0,
 );
 
+/// Two turns of the same differ by some MiB.
+const TIMES: usize = 3;
+
 /// How a run ends that is stopped before any file is read.
 const NOT_ALL_VERIFIED: i32 = 2;
 
@@ -41,16 +44,18 @@ const NOT_ALL_VERIFIED: i32 = 2;
 const READERS: u64 = 8;
 
 pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
-    let rules = rules.times(1);
     let sides = [Side::Ours, Side::Peer];
-    let samples = rounds::run_by(rules, "listing millions", &sides, async |side| {
-        turn(listed(side)).await
-    });
+    let samples = rounds::run_by(
+        rules.times(TIMES),
+        "listing millions",
+        &sides,
+        async |side| turn(listed(side)).await,
+    );
     let samples = samples.await?;
     let mut rows = row::rows(&[MANY], &samples, run)?;
     let few = run.beside("1 million files");
     rows.extend(row::rows(&[GROWTH], &samples, &few)?);
-    let samples = rounds::run_by(rules, "a worker", &[Side::Ours], async |_| {
+    let samples = rounds::run_by(rules.times(1), "a worker", &[Side::Ours], async |_| {
         turn(Box::pin(worker())).await
     });
     rows.extend(row::rows(&[WORKER], &samples.await?, run)?);
