@@ -42,6 +42,10 @@ ARCH ?=
 image: ## Write an OCI image of what is shipped to target/image, without Docker; IMAGE=name ARCH=amd64|arm64
 	@scripts/image.sh "$(IMAGE)" "$(ARCH)" bill
 
+.PHONY: reproducible
+reproducible: ## Build the image of the last commit a second time, elsewhere, and compare
+	@scripts/reproducible.sh
+
 # Where to run: in a private node, or with CLUSTER=current IMAGE=registry/name:tag where your kubeconfig points to.
 # WITH=cassandra,mariadb,redis adds real ones to the private node.
 CLUSTER ?= private

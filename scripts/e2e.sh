@@ -7,7 +7,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 only=${1:-}
 [ "$(id -u)" = 0 ] || die "nodes need root: run make e2e as root"
 nodes_possible
-target=${CARGO_TARGET_DIR:-target}
 
 scripts/prepare.sh e2e
 PATH="$(e2e/tools/cargo.sh):$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH"
@@ -17,9 +16,12 @@ images=(--image "target/image/orrery-$arch.tar")
 for engine in cassandra mariadb redis; do
   images+=(--image "$("e2e/engines/$engine.sh" image)")
 done
-step testbed cargo build --quiet --package testbed
-step tests cargo test --quiet --package e2e --package testbed --test node --test engines --test cluster --no-run
-exec "$target/debug/testbed" nodes --count 2 "${images[@]}" -- bash -euo pipefail -c '
+# Of the whole workspace, as `make test` selects it: what that has built is not built again with fewer features.
+cases=(--workspace --test node --test engines --test cluster)
+step cases cargo test --quiet "${cases[@]}" --no-run
+exec "$(target_dir)/debug/testbed" nodes --count 2 "${images[@]}" -- bash -euo pipefail -c '
   helm install orrery-crds charts/orrery-crds --namespace orrery-system --create-namespace --wait >/dev/null
-  cargo nextest run --cargo-quiet --package e2e --package testbed --test node --test engines --test cluster --profile e2e ${1:+--filterset "test(/$1/)"}
-' e2e "$only"
+  only=$1
+  shift
+  cargo nextest run --cargo-quiet "$@" --profile e2e ${only:+--filterset "test(/$only/)"}
+' e2e "$only" "${cases[@]}"

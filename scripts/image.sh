@@ -11,12 +11,12 @@ case $arch in
   arm64) cpu=aarch64 ;;
   *) die "ARCH is amd64 or arm64, not $arch" ;;
 esac
-mkdir -p "${CARGO_TARGET_DIR:-target}"
-need_space "${CARGO_TARGET_DIR:-target}" 3000 CARGO_TARGET_DIR
+mkdir -p "$(target_dir)"
+need_space "$(target_dir)" 3000 CARGO_TARGET_DIR
 target=$cpu-unknown-linux-musl
 variable=${target//-/_}
-image() { cargo run --quiet --package image -- "$@"; }
-image name "$name"
+image=$(program image)
+"$image" name "$name"
 
 # ring is partly C. Rust brings its own linker and musl, so that a compiler is all that other machines need.
 if [ "$cpu" = "$(uname -m)" ]; then
@@ -34,14 +34,15 @@ if [ ! -d "$(rustc --print sysroot)/lib/rustlib/$target" ]; then
   step "$target" rustup target add "$target"
 fi
 
-# Where the sources were is no part of the programs.
+# Where crates were, and what their build scripts wrote, is no part of the programs; our own files are named relatively.
 export "CC_$variable=$compiler"
-export "CARGO_TARGET_${variable^^}_RUSTFLAGS=--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo --remap-path-prefix=$PWD=/orrery"
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+export "CARGO_TARGET_${variable^^}_RUSTFLAGS=--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$(realpath "$(target_dir)")=/orrery/target"
 # In one go, so that what they share is built once.
 programs=() binaries=() build=()
 while read -r package binary; do
   build+=(--package "$package" --bin "$binary")
-  programs+=("${CARGO_TARGET_DIR:-target}/$target/release/$binary")
+  programs+=("$(target_dir)/$target/release/$binary")
   binaries+=("$binary")
 done <e2e/image/binaries
 step "programs of the image" cargo build --quiet --locked --release --target "$target" "${build[@]}"
@@ -51,7 +52,10 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH
 mkdir -p target/image
 out=target/image/orrery-$arch
-image archive --name "$name" --arch "$arch" ${revision:+--revision "$revision"} --out "$out.tar" "${programs[@]}"
+# Who says where or when it was built is another program in another folder, or tomorrow.
+told=("$PWD/crds/" "$PWD/operator/" "$PWD/agents/" "$(realpath "$(target_dir)")/" "$cargo_home/" "$(LC_ALL=C date '+%b %e %Y')")
+"$image" archive --name "$name" --arch "$arch" ${revision:+--revision "$revision"} --out "$out.tar" \
+  "${told[@]/#/--without=}" "${programs[@]}"
 
 [ "${3:-}" = bill ] || exit 0
 
@@ -75,4 +79,4 @@ bills=()
 for binary in "${binaries[@]}"; do
   bills+=("$(find "$copy" -name "${binary}_bin.cdx.json")")
 done
-image sbom --root "$copy" --require kube "${binaries[@]/#/--require=}" --out "$out.cdx.json" "${bills[@]}"
+"$image" sbom --root "$copy" --require kube "${binaries[@]/#/--require=}" --out "$out.cdx.json" "${bills[@]}"

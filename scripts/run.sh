@@ -5,8 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . e2e/tools/lib.sh
-target=${CARGO_TARGET_DIR:-target}
-state=${RUN_STATE:-$target/run}
+state=${RUN_STATE:-$(target_dir)/run}
 
 born() { awk '{print $22}' "/proc/$1/stat" 2>/dev/null; } # tells a process from a later one with the same id
 
@@ -63,8 +62,8 @@ images=("target/image/orrery-$arch.tar")
 for engine in "${engines[@]}"; do
   images+=("$("e2e/engines/$engine.sh" image)")
 done
-step testbed cargo build --quiet --package testbed
-run=("$target/debug/testbed" nodes "${images[@]/#/--image=}" -- scripts/install.sh --stay "${engines[@]}")
+step testbed program testbed
+run=("$(target_dir)/debug/testbed" nodes "${images[@]/#/--image=}" -- scripts/install.sh --stay "${engines[@]}")
 command -v kubectl >/dev/null || export KUBECTL_AT=$(e2e/tools/kubernetes.sh)
 PATH=$(e2e/tools/kubernetes.sh):$(e2e/tools/helm.sh):$PATH
 say "starting a private cluster"

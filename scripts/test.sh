@@ -20,7 +20,8 @@ fi
 
 # Binaries and examples are what the process tests start.
 cargo build --quiet --workspace --bins --examples
-cargo run --quiet --package testbed -- archives
+testbed=${CARGO_TARGET_DIR:-target}/debug/testbed
+"$testbed" archives
 profile=${CI:+ci}
-cargo run --quiet --package testbed -- run -- \
+"$testbed" run -- \
   cargo nextest run --cargo-quiet --profile "${profile:-default}" --no-tests=fail "${selection[@]}"

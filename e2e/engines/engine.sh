@@ -49,7 +49,7 @@ build_image() { # into $1
   mkdir "$tree"
   step "$engine" fill "$tree"
   step commands copy_commands "$tree"
-  step archive cargo run --quiet --package image -- tree --name "localhost/$engine:$version" --arch "$(machine_arch)" \
+  step archive "$(program image)" tree --name "localhost/$engine:$version" --arch "$(machine_arch)" \
     --entrypoint /bin/start --user 65532:65532 "${settings[@]}" --out "$1/$engine.tar" "$tree"
   rm -rf "$tree" "$tree.libraries"
 }

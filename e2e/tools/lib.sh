@@ -28,6 +28,26 @@ step() { # name command…: runs quietly, says how long it took, shows the outpu
   return "$failed"
 }
 
+target_dir() { echo "${CARGO_TARGET_DIR:-target}"; }
+
+program() { # name: builds a program of ours, and prints where it is
+  # With the features of the whole workspace: what tests have built is not built again with fewer.
+  cargo build --quiet --workspace --bin "$1" >&2
+  echo "$(target_dir)/debug/$1"
+}
+
+compiled_crates() { # prints a folder for cargo that all clones share which need the same crates, with nothing of ours in it
+  local key folder old
+  key=$({ rustc --version --verbose; cat Cargo.lock; } | sha256sum | cut -c1-12)
+  folder=$(cache_dir)/crates-$key
+  for old in "$(cache_dir)"/crates-*; do
+    [ "$old" = "$folder" ] || rm -rf "$old"
+  done
+  mkdir -p "$folder"
+  CARGO_TARGET_DIR=$folder cargo clean --quiet --workspace
+  echo "$folder"
+}
+
 need_space() { # folder megabytes variable: the last names what to set for another folder
   local free
   free=$(df --output=avail -m "$1" | tail -n 1)

@@ -53,6 +53,9 @@ struct ArchiveArgs {
     revision: Option<String>,
     #[arg(long)]
     out: PathBuf,
+    /// What no program may hold, such as the folder or the day in which it was built; may be given more than once.
+    #[arg(long)]
+    without: Vec<String>,
     /// Programs; the first is the entrypoint.
     #[arg(required = true)]
     programs: Vec<PathBuf>,
@@ -114,10 +117,11 @@ fn run(command: Command) -> Result<()> {
 }
 
 fn archive(args: ArchiveArgs) -> Result<()> {
-    let programs = args
-        .programs
-        .iter()
-        .map(|path| Program::read(path, args.arch));
+    let programs = args.programs.iter().map(|path| {
+        let program = Program::read(path, args.arch)?;
+        program.ensure_without(&args.without)?;
+        Ok(program)
+    });
     let image = Shipped {
         architecture: args.arch,
         created: Timestamp::from_second(args.created)?,

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
+use memchr::memmem;
 use object::{
     Endianness, elf,
     read::elf::{FileHeader, ProgramHeader},
@@ -76,6 +77,18 @@ impl Program {
         })
     }
 
+    /// Refuses a program that tells where or when it was built: nobody else could build the same.
+    pub fn ensure_without(&self, words: &[String]) -> Result<()> {
+        for word in words {
+            ensure!(
+                memmem::find(&self.bytes, word.as_bytes()).is_none(),
+                "cannot ship {}: it holds {word:?}, which differs from build to build",
+                self.name
+            );
+        }
+        Ok(())
+    }
+
     /// Where it is in the image.
     pub fn path(&self) -> String {
         format!("/usr/bin/{}", self.name)
@@ -136,6 +149,17 @@ pub(crate) mod tests {
         bytes.extend(b"/ld\0");
         let error = Program::checked("it", bytes, Architecture::Amd64).unwrap_err();
         assert!(error.to_string().contains("linked dynamically"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_tells_where_or_when_it_was_built_is_refused() {
+        let words = ["/home/me/orrery/", "Nov 18 2026"].map(String::from);
+        let mut bytes = minimal_program();
+        let program = |bytes: &[u8]| Program::checked("it", bytes.to_vec(), Architecture::Amd64);
+        assert!(program(&bytes).unwrap().ensure_without(&words).is_ok());
+        bytes.extend(b"mimalloc, built Nov 18 2026\0");
+        let error = program(&bytes).unwrap().ensure_without(&words).unwrap_err();
+        assert!(error.to_string().contains("\"Nov 18 2026\""), "{error}");
     }
 
     #[test]
