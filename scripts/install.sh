@@ -51,8 +51,11 @@ look_around() {
   ! is_there crd/checksumruns.orrery.dev || had_definitions=yes
   ! has_release orrery || had_release=yes
 }
+exec {told}>&2
 fail() { # why
   trap '' INT TERM
+  # Who is interrupted in a function that says nothing still has something to say.
+  exec 2>&"$told"
   say "taking back what was begun"
   [ -n "$had_samples" ] || kubectl delete namespace $samples --ignore-not-found --timeout=1m >/dev/null 2>&1 || true
   if [ -n "$had_release" ]; then
@@ -73,7 +76,7 @@ await_operator() {
   local deadline=$((SECONDS + 180)) reasons
   until in_system rollout status deployment/orrery-operator --timeout=1s >/dev/null 2>&1; do
     reasons=$(in_system get pods --selector=app.kubernetes.io/name=orrery-operator \
-      --output='jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}')
+      --output='jsonpath={.items[*].status.containerStatuses[*].state.waiting.reason}') || true # asked again
     case $reasons in
       *ImagePullBackOff* | *InvalidImageName* | *ErrImageNeverPull*)
         fail "no node finds the image $image: push it to a registry that the cluster can pull from (docs/image.md)" ;;
@@ -126,7 +129,7 @@ step "samples, in the namespace $samples" apply_samples ||
   fail "the samples did not become Ready: $(kubectl --namespace $samples get orrery --no-headers 2>&1 | tr -s ' ' | tr '\n' ';')"
 trap - INT TERM
 [ -z "${RUN_BEGAN:-}" ] ||
-  say "make run took $((EPOCHSECONDS - RUN_BEGAN)) s; control plane, node and pods use $("${CARGO_TARGET_DIR:-target}/debug/testbed" memory) MB"
+  say "make run took $((EPOCHSECONDS - RUN_BEGAN)) s; control plane, node and pods use $("$(target_dir)/debug/testbed" memory) MB"
 
 echo
 kubectl get orrery --all-namespaces
@@ -146,11 +149,12 @@ END
 for engine in "${@:2}"; do
   "e2e/engines/$engine.sh" install
 done
+state() { kubectl get orrery --all-namespaces --no-headers 2>/dev/null | awk '{NF--; print}'; } # without ages
+seen=$(state) || true
 echo "Ctrl-C ends the cluster. Changes:"
-seen=
 while sleep 2; do
-  now=$(kubectl get orrery --all-namespaces --no-headers 2>/dev/null | awk '{NF--; print}') || continue
-  if [ "$now" != "$seen" ] && [ -n "$seen" ]; then
+  now=$(state) || continue
+  if [ "$now" != "$seen" ]; then
     date +%H:%M:%S
     kubectl get orrery --all-namespaces
   fi

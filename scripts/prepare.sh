@@ -36,7 +36,7 @@ pods=(
 )
 
 case ${1:-test} in
-  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool kstatus glua gocraft snapshotter) ;;
+  test) needs=("${common[@]}" "${stores[@]}" "${java[@]}") tools=(cargo java kubernetes cassandra kafka helm promtool monitoring kstatus glua gocraft snapshotter) ;;
   run) needs=("${common[@]}" "${pods[@]}") tools=(kubernetes helm node coredns provisioner) ;;
   e2e) needs=("${common[@]}" "${pods[@]}" "${java[@]}" "${mariadb[@]}" "${redis[@]}") tools=(cargo java kubernetes cassandra helm kstatus gocraft node coredns provisioner webhook) ;;
   mariadb) needs=("${mariadb[@]}") tools=() ;;

@@ -41,6 +41,11 @@ pub async fn promtool() -> Result<PathBuf> {
     built("promtool.sh", "promtool").await
 }
 
+/// The folder with the definitions of what a Prometheus operator is told.
+pub async fn monitoring() -> Result<PathBuf> {
+    printed("monitoring.sh").await
+}
+
 /// Reads objects as JSON, prints a line for each: what Flux makes of its status, a tab, and why.
 pub async fn kstatus() -> Result<PathBuf> {
     built("kstatus.sh", "kstatus").await

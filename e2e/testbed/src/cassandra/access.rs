@@ -113,6 +113,7 @@ impl Access {
             "JoiningNodes",
             "OperationMode",
             "SchemaVersion",
+            "TokenToEndpointMap",
         ];
         let ring = self
             .jolokia(observer)
@@ -123,10 +124,17 @@ impl Access {
             .iter()
             .map(|n| self.nodes[*n].address.to_string())
             .collect();
+        // Who is alive and does not join any more may still have to tell which tokens it has; until then its data centre is
+        // unknown to the others.
+        let tokens = ring["TokenToEndpointMap"].as_object().into_iter().flatten();
+        let owners: BTreeSet<_> = tokens
+            .filter_map(|(_, owner)| Some(owner.as_str()?.to_owned()))
+            .collect();
         ensure!(
             addresses(&ring["LiveNodes"]) == expected
                 && addresses(&ring["JoiningNodes"]).is_empty()
-                && ring["OperationMode"] == "NORMAL",
+                && ring["OperationMode"] == "NORMAL"
+                && expected.is_subset(&owners),
             "node {observer}: {ring}"
         );
         Ok(ring["SchemaVersion"].to_string())

@@ -78,7 +78,19 @@ async fn pods_serve_each_other(cluster: &Cluster) -> Result<()> {
     .await?;
     ensure!(kubectl(&["exec", "server", "--", "id", "-u"]).await?.trim() == "65532");
     ensure!(kubectl(&["logs", "server"]).await?.contains("serving"));
-    Ok(())
+    a_pod_that_fails_its_probe_begins_again(cluster).await
+}
+
+async fn a_pod_that_fails_its_probe_begins_again(cluster: &Cluster) -> Result<()> {
+    let kubectl = async |args: &[&str]| cluster.kubectl(args).await?.ok();
+    kubectl(&["exec", "server", "--", "rm", "/pages/page"]).await?;
+    let path = "--output=jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].ready}";
+    eventually("the server to be restarted", SOON, async || {
+        let seen = kubectl(&["get", "pod", "server", path]).await?;
+        ensure!(seen == "1 true", "{seen}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 async fn second_node_is(cluster: &Cluster, ready: &str) -> Result<()> {

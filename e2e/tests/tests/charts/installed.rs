@@ -20,6 +20,7 @@ async fn kustomize_installs_and_the_pods_are_admitted_as_restricted() -> Result<
     ensure!(said.stderr.is_empty(), "{}", said.stderr);
     said.ok()?;
     pods(&cluster, 2).await?;
+    prometheus_operator_knows_what_it_is_told(&cluster).await?;
     cluster
         .kubectl(&["delete", &folder, "--timeout=1m"])
         .await?
@@ -36,6 +37,36 @@ async fn kustomize_installs_and_the_pods_are_admitted_as_restricted() -> Result<
         "left behind: {left}{definitions}"
     );
     cluster.shutdown().await
+}
+
+/// What the chart renders is the same.
+async fn prometheus_operator_knows_what_it_is_told(cluster: &Kubernetes) -> Result<()> {
+    let definitions = tools::monitoring().await?.display().to_string();
+    let create = ["create", "--filename", &definitions];
+    let created = cluster.kubectl(&create).await?.ok()?;
+    ensure!(created.lines().count() == 3, "{created}");
+    let established = ["wait", "--for=condition=Established", "crd", "--all"];
+    cluster.kubectl(&established).await?.ok()?;
+    for folder in ["config/prometheus", "config/prometheus/pods"] {
+        let folder = repository().join(folder).display().to_string();
+        let apply = ["apply", "--validate=strict", "--kustomize", &folder];
+        let said = cluster.kubectl(&apply).await?;
+        ensure!(said.stderr.is_empty(), "{}", said.stderr);
+        said.ok()?;
+    }
+    let kinds = "servicemonitors,podmonitors,prometheusrules";
+    let kept = [
+        "get",
+        kinds,
+        "--namespace",
+        NAMESPACE,
+        "--output=jsonpath={.items[*].kind}",
+    ];
+    let kept = cluster.kubectl(&kept).await?.ok()?;
+    for kind in ["ServiceMonitor", "PodMonitor", "PrometheusRule"] {
+        ensure!(kept.contains(kind), "{kept}");
+    }
+    Ok(())
 }
 
 #[tokio::test]

@@ -35,7 +35,8 @@ fn make(args: &[&str]) -> Command {
     // the nodes that are here.
     for (name, _) in std::env::vars_os() {
         let name = name.to_string_lossy();
-        if name != "CARGO_HOME" && OURS.iter().any(|ours| name.starts_with(ours)) {
+        let is_users = ["CARGO_HOME", "CARGO_INCREMENTAL", "CARGO_TARGET_DIR"].contains(&&*name);
+        if !is_users && OURS.iter().any(|ours| name.starts_with(ours)) {
             make.env_remove(&*name);
         }
     }
@@ -56,16 +57,8 @@ fn tells_of_both_samples(said: &str) -> bool {
     ready("checksumschedule.orrery.dev/nightly") && ready("checksumrun.orrery.dev/home-full")
 }
 
-#[tokio::test]
-async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let make = |args: &[&str]| {
-        let mut make = make(args);
-        make.env("RUN_STATE", folder.path().join("run"));
-        make
-    };
-    let run = said(make(&["run", "DETACH=1", "WITH=redis"])).await?.ok()?;
-    ensure!(tells_of_both_samples(&run), "{run}");
+/// What was measured on the way.
+fn has_figures(run: &str) -> Result<()> {
     for (before, after) in [
         ("the operator led ", " s after its start"),
         ("make run took ", " s; "),
@@ -75,8 +68,42 @@ async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> 
             .split_once(before)
             .and_then(|(_, rest)| rest.split_once(after));
         let (figure, _) = measured.with_context(|| format!("no {before}: {run}"))?;
-        figure.parse::<f64>().with_context(|| run.clone())?;
+        figure.parse::<f64>().with_context(|| run.to_owned())?;
     }
+    Ok(())
+}
+
+/// The live status of a run whose schedule was suspended.
+async fn tells_of_a_suspension(log: &Path) -> Result<()> {
+    eventually("word of the change", SOON, async || {
+        let log = fs::read_to_string(log)?;
+        let (_, changes) = log.split_once("Changes:").context("no live status")?;
+        let mut lines = changes.lines();
+        let told = lines.any(|line| line.contains("/nightly ") && line.contains(" Suspended "));
+        Ok(told.then_some(()))
+    })
+    .await
+}
+
+#[tokio::test]
+async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let state = folder.path().join("run");
+    let went = goes_on(&state).await;
+    // Also when it went wrong in between.
+    said(make(&["stop"]).env("RUN_STATE", &state)).await?.ok()?;
+    went
+}
+
+async fn goes_on(state: &Path) -> Result<()> {
+    let make = |args: &[&str]| {
+        let mut make = make(args);
+        make.env("RUN_STATE", state);
+        make
+    };
+    let run = said(make(&["run", "DETACH=1", "WITH=redis"])).await?.ok()?;
+    ensure!(tells_of_both_samples(&run), "{run}");
+    has_figures(&run)?;
     let mut lines = run.lines().filter(|line| line.contains("/home-full "));
     ensure!(
         lines.any(|line| line.contains(" Verified ") && line.contains(" 1000 ")),
@@ -85,20 +112,23 @@ async fn make_run_goes_on_in_the_background_until_it_is_stopped() -> Result<()> 
     let (_, kubeconfig) = run.split_once("export KUBECONFIG=").context("no hint")?;
     let kubeconfig = kubeconfig.split_whitespace().next().context("no path")?;
 
-    let get = async |what: &[&str]| {
-        let mut get = Command::new(tools::binary("kubectl").await?);
-        get.args(["--kubeconfig", kubeconfig, "get", "--no-headers"]);
-        get.args(what);
-        said(get).await?.ok()
+    let kubectl = async |args: &[&str]| {
+        let mut kubectl = Command::new(tools::binary("kubectl").await?);
+        kubectl.args(["--kubeconfig", kubeconfig]).args(args);
+        said(kubectl).await?.ok()
     };
-    let nodes = get(&["nodes"]).await?;
+    let nodes = kubectl(&["get", "--no-headers", "nodes"]).await?;
     ensure!(
         nodes.lines().count() == 1 && nodes.contains(" Ready "),
         "{nodes}"
     );
-    let pods = get(&["pods", "--all-namespaces"]).await?;
+    let pods = kubectl(&["get", "--no-headers", "pods", "--all-namespaces"]).await?;
     let mut redis = pods.lines().filter(|line| line.contains(" redis-"));
     ensure!(redis.any(|line| line.contains(" Running ")), "{pods}");
+    let suspend = ["patch", "cksched", "nightly", "--namespace", SAMPLES];
+    let merge = ["--type=merge", r#"--patch={"spec": {"suspend": true}}"#];
+    kubectl(&[&suspend[..], &merge].concat()).await?;
+    tells_of_a_suspension(&state.join("log")).await?;
     let second = said(make(&["run", "DETACH=1"])).await?;
     ensure!(
         !second.well && second.stderr.contains("make stop ends it"),
@@ -135,12 +165,7 @@ async fn make_run_leaves_nothing_in_the_background_when_it_is_interrupted() -> R
         Ok(pid)
     })
     .await?;
-    // As a terminal does it: to all that belongs to the command.
-    let group = format!("-{}", making.id().context("it has ended")?);
-    said(Command::new("kill").args(["-INT", "--", &group]))
-        .await?
-        .ok()?;
-    let ended = Said::try_from(making.wait_with_output().await?)?;
+    let ended = interrupt(making).await?;
     ensure!(!ended.well && ended.stderr.contains("stopped"), "{ended:?}");
     ensure!(!state.exists(), "{ended:?}");
     ensure!(
@@ -148,6 +173,15 @@ async fn make_run_leaves_nothing_in_the_background_when_it_is_interrupted() -> R
         "{started} lives"
     );
     Ok(())
+}
+
+/// Ctrl-C, as a terminal does it: to all that belongs to the command.
+async fn interrupt(making: Child) -> Result<Said> {
+    let group = format!("-{}", making.id().context("it has ended")?);
+    said(Command::new("kill").args(["-INT", "--", &group]))
+        .await?
+        .ok()?;
+    Ok(making.wait_with_output().await?.try_into()?)
 }
 
 #[tokio::test]
@@ -165,6 +199,7 @@ async fn make_run_installs_into_the_current_cluster_or_leaves_it_as_it_was() -> 
         let left = system(case, &["get", "deployments,pods", "--output=name"]).await?;
         ensure!(left.is_empty(), "{left}");
         interrupted(case).await?;
+        given_up(case).await?;
 
         let statuses = Statuses::watch(&case.cluster, SAMPLES).await?;
         for _ in ["at first", "again"] {
@@ -195,6 +230,29 @@ pub(crate) fn current(case: &Case, image: &str) -> Command {
 pub(crate) async fn refused(command: Command, expected: &str) -> Result<()> {
     let said = said(command).await?;
     ensure!(!said.well && said.stderr.contains(expected), "{said:?}");
+    Ok(())
+}
+
+/// Ctrl-C while it installs.
+async fn given_up(case: &Case) -> Result<()> {
+    let mut make = current(case, "localhost/orrery:dev");
+    make.process_group(0);
+    let making = make.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let deployments = ["get", "deployments", "--output=name"];
+    eventually("a deployment", SOON, async || {
+        let found = system(case, &deployments).await?;
+        Ok((!found.is_empty()).then_some(()))
+    })
+    .await?;
+    let ended = interrupt(making).await?;
+    ensure!(
+        !ended.well && ended.stderr.contains("interrupted"),
+        "{ended:?}"
+    );
+    let left = system(case, &["get", "deployments,pods", "--output=name"]).await?;
+    let samples = ["get", "namespace", SAMPLES, "--ignore-not-found"];
+    let samples = case.cluster.kubectl(&samples).await?.ok()?;
+    ensure!(left.is_empty() && samples.is_empty(), "{left}{samples}");
     Ok(())
 }
 
