@@ -17,18 +17,27 @@ tag=${image##*:}
 [[ $image == */*:* && $tag != */* ]] || die "IMAGE=$image is not registry/name:tag, such as registry.example.com/orrery:1.0.0"
 
 in_system() { kubectl --namespace $namespace "$@"; }
-is_there() { [ -n "$(in_system get "$@" --ignore-not-found --output=name)" ]; }
-status_of() { helm status "$1" --namespace $namespace 2>/dev/null | sed -n 's/^STATUS: //p' || true; } # empty if there is no such release
-has_release() { [ -n "$(status_of "$1")" ]; }
+# Both print nothing if there is no such thing, and fail if nobody says whether there is: what is taken for absent is removed
+# when an install fails.
+name_of() { in_system get "$1" --ignore-not-found --output=name || die "the cluster does not say whether it has $1: nothing was changed, try again"; }
+status_of() {
+  local said
+  if said=$(helm status "$1" --namespace $namespace 2>&1); then
+    sed -n 's/^STATUS: //p' <<<"$said"
+  else
+    [[ $said == *"release: not found"* ]] || die "helm does not say whether the release $1 is there, nothing was changed: $said"
+  fi
+}
 
 check_cluster() {
-  local version owner release status
+  local version deployed released owner release status
   version=$(kubectl version --output=json --request-timeout=10s 2>/dev/null | sed -n '/serverVersion/,$ s/.*"gitVersion": "v\([0-9.]*\).*/\1/p') || true
   [ -n "$version" ] || die "no Kubernetes answers at $(kubectl config view --minify --output='jsonpath={.clusters[0].cluster.server}' 2>/dev/null || echo "the cluster of KUBECONFIG"): check KUBECONFIG, or leave CLUSTER out to get a cluster of your own"
   at_least "$version" 1.33 || die "the cluster has Kubernetes $version, but 1.33 or newer is needed"
-  if is_there deployment/orrery-operator && ! has_release orrery; then
+  deployed=$(name_of deployment/orrery-operator)
+  released=$(status_of orrery)
+  [ -z "$deployed" ] || [ -n "$released" ] ||
     die "Orrery is in the namespace $namespace already, but was not installed by Helm: upgrade it the way it was installed, or remove it first (docs/installing.md)"
-  fi
   owner=$(kubectl get crd checksumruns.orrery.dev --ignore-not-found \
     --output='jsonpath={.metadata.annotations.meta\.helm\.sh/release-namespace}/{.metadata.annotations.meta\.helm\.sh/release-name}')
   case $owner in
@@ -44,12 +53,11 @@ check_cluster() {
 }
 
 # What a failure leaves: what there was before.
-had_namespace='' had_samples='' had_definitions='' had_release=''
 look_around() {
-  ! is_there namespace/$samples || had_samples=yes
-  ! is_there namespace/$namespace || had_namespace=yes
-  ! is_there crd/checksumruns.orrery.dev || had_definitions=yes
-  ! has_release orrery || had_release=yes
+  had_samples=$(name_of namespace/$samples)
+  had_namespace=$(name_of namespace/$namespace)
+  had_definitions=$(name_of crd/checksumruns.orrery.dev)
+  had_release=$(status_of orrery)
 }
 exec {told}>&2
 fail() { # why

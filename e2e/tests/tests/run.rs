@@ -1,6 +1,11 @@
 //! `make run` and `make stop` where they cannot do their work: one line that says what to do, and nothing is begun.
 
-use std::{os::unix::fs::symlink, path::Path, time::Duration};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use e2e::{
@@ -41,7 +46,7 @@ impl Make {
               clusters: [{{name: it, cluster: {{server: 'http://{address}'}}}}],\
               users: [{{name: it, user: {{}}}}]}}"
         );
-        std::fs::write(&path, text)?;
+        fs::write(&path, text)?;
         make.kubeconfig = path.to_string_lossy().into_owned();
         Ok(make)
     }
@@ -50,8 +55,8 @@ impl Make {
     fn with_earlier_run(process: &str) -> Result<Self> {
         let make = Self::new()?;
         let state = make.target.path().join("run");
-        std::fs::create_dir(&state)?;
-        std::fs::write(state.join("process"), format!("{process}\n"))?;
+        fs::create_dir(&state)?;
+        fs::write(state.join("process"), format!("{process}\n"))?;
         Ok(make)
     }
 
@@ -76,6 +81,35 @@ impl Make {
             .output();
         let output = timeout(DEADLINE, output).await?.context("make")?;
         Ok(output.try_into()?)
+    }
+
+    /// As somebody has done it before.
+    async fn install_definitions(&self, release: &str, namespace: &str) -> Result<()> {
+        let install = ["install", release, "charts/orrery-crds"];
+        let to = ["--create-namespace", "--namespace", namespace];
+        let cluster = ["--kubeconfig", &self.kubeconfig];
+        let args = [&install[..], &to, &cluster].concat();
+        render::run(&tools::helm().await?, &args).await?.ok()?;
+        Ok(())
+    }
+
+    /// A folder with both programs, one of which gets no answer to this question.
+    async fn silent(&self, program: &str, question: &str) -> Result<String> {
+        let place = tempfile::tempdir_in(self.target.path())?.keep();
+        for real in [tools::binary("kubectl").await?, tools::helm().await?] {
+            let name = real.file_name().context("a program without a name")?;
+            if name != program {
+                symlink(&real, place.join(name))?;
+                continue;
+            }
+            let script = format!(
+                "#!/bin/sh\ncase \" $* \" in *\" {question} \"*) echo no answer >&2; exit 1 ;; esac\nexec {} \"$@\"\n",
+                real.display()
+            );
+            fs::write(place.join(name), script)?;
+            fs::set_permissions(place.join(name), Permissions::from_mode(0o755))?;
+        }
+        Ok(place.to_string_lossy().into_owned())
     }
 
     /// Fails, and says nothing but this one line and make's own.
@@ -168,14 +202,44 @@ async fn definitions_of_another_release_are_left_to_it() -> Result<()> {
     let cluster = Kubernetes::start(Options::default().named("run-theirs")).await?;
     let mut make = Make::new()?;
     make.kubeconfig = cluster.kubeconfig().display().to_string();
-    let install = ["install", "theirs", "charts/orrery-crds"];
-    let namespace = ["--namespace=elsewhere", "--create-namespace"];
-    let to = ["--kubeconfig", &make.kubeconfig];
-    let args = [&install[..], &namespace, &to].concat();
-    render::run(&tools::helm().await?, &args).await?.ok()?;
+    make.install_definitions("theirs", "elsewhere").await?;
     let run = ["run", "CLUSTER=current", "IMAGE=localhost/orrery:dev"];
     let expected = "the Helm release elsewhere/theirs has Orrery's definitions already";
     make.refuses(&run, expected).await?;
+    cluster.shutdown().await
+}
+
+#[tokio::test]
+async fn what_the_cluster_does_not_tell_is_not_taken_for_absent() -> Result<()> {
+    let cluster = Kubernetes::start(Options::default().named("run-silent")).await?;
+    let mut make = Make::new()?;
+    make.kubeconfig = cluster.kubeconfig().display().to_string();
+    make.install_definitions("orrery-crds", "orrery-system")
+        .await?;
+
+    let run = ["run", "CLUSTER=current", "IMAGE=localhost/orrery:dev"];
+    for (program, question, expected) in [
+        (
+            "kubectl",
+            "crd/checksumruns.orrery.dev",
+            "does not say whether it has crd/",
+        ),
+        (
+            "helm",
+            "status",
+            "does not say whether the release orrery is there",
+        ),
+    ] {
+        let folder = make.silent(program, question).await?;
+        let path = format!("PATH={folder}:{}", std::env::var("PATH")?);
+        let said = make
+            .wrapped("env", &[&[&*path, "make"][..], &run].concat())
+            .await?;
+        ensure!(!said.well && said.stderr.contains(expected), "{said:?}");
+        ensure!(!said.stderr.contains("taking back"), "{said:?}");
+    }
+    let definitions = ["get", "crd", "checksumruns.orrery.dev"];
+    cluster.kubectl(&definitions).await?.ok()?;
     cluster.shutdown().await
 }
 
@@ -231,9 +295,9 @@ async fn an_image_is_for_machines_that_are_known() -> Result<()> {
 async fn packages_that_are_missing_are_named_to_who_may_not_install_them() -> Result<()> {
     let make = Make::new()?;
     let programs = make.target.path().join("programs");
-    std::fs::create_dir(&programs)?;
+    fs::create_dir(&programs)?;
     for folder in ["/usr/bin", "/usr/sbin"] {
-        for program in std::fs::read_dir(folder)? {
+        for program in fs::read_dir(folder)? {
             let program = program?;
             if program.file_name() != "containerd" {
                 // The first of a name counts, as on a path.
@@ -253,7 +317,7 @@ async fn packages_that_are_missing_are_named_to_who_may_not_install_them() -> Re
 
 #[tokio::test]
 async fn a_second_run_in_the_background_is_refused() -> Result<()> {
-    let own = std::fs::read_to_string("/proc/self/stat")?;
+    let own = fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<_> = own.split(' ').collect();
     // Names of threads and tests may hold spaces; ours is `run-…`.
     let make = Make::with_earlier_run(&format!("{} {}", fields[0], fields[21]))?;
