@@ -7,7 +7,12 @@ use anyhow::{Context, Result, ensure};
 use e2e::{operator::repository, render};
 use testbed::{Namespace, Shared, tools, wait::eventually};
 
-use crate::{evidence, statuses::Statuses};
+use crate::{
+    evidence,
+    install::{self, SYSTEM},
+    run::SAMPLES,
+    statuses::Statuses,
+};
 
 /// Pods start in seconds; two cores may be busy with other cases.
 pub(crate) const SOON: Duration = Duration::from_mins(2);
@@ -53,10 +58,26 @@ impl Case {
         let Err(error) = played.await else {
             return case.remove_namespace().await;
         };
-        match evidence::keep(&case, name).await {
-            Ok(kept) => Err(error.context(format!("what there was is in {}", kept.display()))),
-            Err(lost) => Err(error.context(format!("what there was could not be kept: {lost:#}"))),
+        let told = match evidence::keep(&case, name).await {
+            Ok(kept) => format!("what there was is in {}", kept.display()),
+            Err(lost) => format!("what there was could not be kept: {lost:#}"),
+        };
+        match case.clear_away().await {
+            Ok(()) => Err(error.context(told)),
+            Err(stays) => Err(error.context(format!("{told}; something stays: {stays:#}"))),
         }
+    }
+
+    /// Removes all that a case may have left that did not come to its end, so that no other case meets it.
+    async fn clear_away(self) -> Result<()> {
+        let uninstall = ["uninstall", "orrery", "--wait", "--ignore-not-found"];
+        self.helm(&uninstall).await?;
+        self.helm(&[&uninstall[..], &["--namespace", SYSTEM]].concat())
+            .await?;
+        let samples = ["delete", "namespace", SAMPLES, "--ignore-not-found"];
+        self.cluster.kubectl(&samples).await?.ok()?;
+        install::remove(&self).await?;
+        self.remove_namespace().await
     }
 
     /// Nothing was asked for that may not be, and nothing was seen of which Flux thinks otherwise than we do.

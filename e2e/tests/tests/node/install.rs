@@ -105,22 +105,24 @@ async fn kustomize_installs_an_operator_for_all_namespaces() -> Result<()> {
         let expected = "not installed by Helm";
         run::refused(run::current(case, "localhost/orrery:dev"), expected).await?;
 
-        let delete = async |part: &str| {
-            let part = repository().join(part);
-            system(case, &["delete", "-k", &part.to_string_lossy()]).await
-        };
-        delete("config/manager").await?;
-        // An operator that ends lets its lease go, for which it needs its rights.
-        let pods = "--selector=app.kubernetes.io/name=orrery-operator";
-        system(
-            case,
-            &["wait", "--for=delete", "pods", pods, "--timeout=50s"],
-        )
-        .await?;
-        delete("config/rbac").await?;
-        Ok(())
+        remove(case).await
     })
     .await
+}
+
+/// Removes an operator that kustomize installed, if there is one.
+pub(crate) async fn remove(case: &Case) -> Result<()> {
+    let delete = async |part: &str| {
+        let part = repository().join(part);
+        let part = part.to_string_lossy();
+        system(case, &["delete", "--ignore-not-found", "-k", &part]).await
+    };
+    delete("config/manager").await?;
+    // An operator that ends lets its lease go, for which it needs its rights.
+    let pods = "--selector=app.kubernetes.io/name=orrery-operator";
+    let gone = ["wait", "--for=delete", "pods", pods, "--timeout=50s"];
+    system(case, &gone).await?;
+    delete("config/rbac").await.map(drop)
 }
 
 /// As docs/installing.md says it: the agents have the operator's image.

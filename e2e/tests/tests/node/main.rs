@@ -206,12 +206,19 @@ async fn a_drained_node_gives_its_pods_away_and_gets_volumes_back() -> Result<()
 
 #[tokio::test]
 async fn what_tells_why_a_case_failed_is_kept() -> Result<()> {
-    let failed = Case::play_with_operator("kept", async |_| bail!("on purpose")).await;
+    let failed = Case::play_with_operator("kept", async |case| {
+        bail!("on purpose in {}", case.namespace)
+    })
+    .await;
     let Err(failed) = failed else {
         bail!("a failed case passed");
     };
     let said = format!("{failed:#}");
-    ensure!(said.contains("on purpose"), "{said}");
+    let (_, namespace) = said.split_once("on purpose in ").context(said.clone())?;
+    let cluster = testbed::kubernetes().await?;
+    let left = ["get", "namespace", namespace, "--ignore-not-found"];
+    let left = cluster.kubectl(&left).await?.ok()?;
+    ensure!(left.is_empty(), "other cases meet {left}");
     let folder = e2e::operator::repository().join("target/testbed-logs/case-kept");
     for (file, expected) in [
         ("objects.yaml", "kind: ChecksumSchedule"),
