@@ -21,7 +21,10 @@ const FEW: usize = 4 << 10;
 const HEAD: usize = 44;
 
 /// A piece that is sorted in memory has about so many bytes.
-const PIECE: u64 = 512 << 10;
+const PIECE: u64 = 256 << 10;
+
+/// Small parts go together up to so many bytes.
+const GROUP: u64 = 512 << 10;
 
 /// Longer paths than any file system has are damage.
 const LONGEST_PATH: u32 = 1 << 20;
@@ -96,12 +99,12 @@ impl Spill {
         self.pieces_of(part, PIECE)
     }
 
-    /// Runs of parts that follow each other and are no larger together than a piece; a part that is larger is alone.
+    /// Runs of parts that follow each other and are no larger together than a group may be; a part that is larger is alone.
     pub fn together(&self, parts: &[u8]) -> Vec<Vec<u8>> {
-        self.together_of(parts, PIECE)
+        self.together_of(parts, GROUP)
     }
 
-    fn together_of(&self, parts: &[u8], piece: u64) -> Vec<Vec<u8>> {
+    fn together_of(&self, parts: &[u8], most: u64) -> Vec<Vec<u8>> {
         let mut groups: Vec<Vec<u8>> = Vec::new();
         let mut room = 0;
         for part in parts {
@@ -113,7 +116,7 @@ impl Spill {
                 }
                 Some(_) | None => {
                     groups.push(vec![*part]);
-                    room = piece.saturating_sub(size);
+                    room = most.saturating_sub(size);
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::split::Span;
 pub(super) const BLOCK: usize = 1 << 20;
 
 /// One read of what the kernel may have in memory: hashed while it is still near the core.
-const NEAR: usize = 256 << 10;
+const NEAR: usize = 512 << 10;
 
 /// What reads past the cache must be aligned to, everywhere.
 const ALIGNMENT: usize = 4096;
