@@ -240,8 +240,11 @@ impl Pod {
         self.until(child, |run| run["new"].as_i64() >= Some(files));
     }
 
+    /// Of the run that goes on: one before it may have verified as many.
     pub(crate) fn until_verified(&self, child: &mut Child, files: i64) {
-        self.until(child, |run| run["verified"].as_i64() >= Some(files));
+        self.until(child, |run| {
+            run["verified"].as_i64() >= Some(files) && run["state"] == "workqueue"
+        });
     }
 
     pub(crate) fn until_listing(&self, child: &mut Child) {
