@@ -131,6 +131,8 @@ pub(crate) struct Subject {
 
 impl Subject {
     fn report(&self) -> StatusReport {
+        // First: what the work says of a configuration is never told beside the one before it.
+        let detail = self.detail.borrow().clone();
         let config = self.config.current();
         StatusReport {
             version: DOCUMENT_VERSION,
@@ -142,7 +144,7 @@ impl Subject {
             config_generation: config.as_ref().map(|document| document.generation),
             config_error: self.config.error(),
             time: self.clock.wall(),
-            detail: self.detail.borrow().clone(),
+            detail,
         }
     }
 
