@@ -13,7 +13,11 @@ selection=(--workspace)
 if [ -n "$only" ] && grep -qx "$only" <<<"$crates"; then
   selection=(--package "$only")
 elif [ -n "$only" ]; then
-  selection=(--workspace --filterset "test(/$only/) or binary(/$only/)")
+  filter="test(/$only/)"
+  # nextest takes no name that no test file has.
+  files=$(git ls-files | grep -v /src/ | sed -nE 's#.*/tests/([^/]+)(/main)?\.rs$#\1#p')
+  ! grep -qE "$only" <<<"$files" || filter+=" or binary(/$only/)"
+  selection=(--workspace --filterset "$filter")
 else
   scripts/lint.sh
 fi
