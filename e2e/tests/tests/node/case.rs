@@ -74,7 +74,8 @@ impl Case {
         self.helm(&uninstall).await?;
         self.helm(&[&uninstall[..], &["--namespace", SYSTEM]].concat())
             .await?;
-        let samples = ["delete", "namespace", SAMPLES, "--ignore-not-found"];
+        let samples = ["delete", "namespace", SAMPLES, "--timeout=50s"];
+        let samples = [&samples[..], &["--ignore-not-found"]].concat();
         self.cluster.kubectl(&samples).await?.ok()?;
         install::remove(&self).await?;
         self.remove_namespace().await
