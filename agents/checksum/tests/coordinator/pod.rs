@@ -5,6 +5,7 @@
 )]
 //! What a pod of a run is to a coordinator: folders, a configuration, a place for the last message.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -12,7 +13,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -109,9 +110,7 @@ impl Pod {
         let _ = fs::remove_file(self.own("message"));
         let mut command = powerless(env!("CARGO_BIN_EXE_orrery-checksum"));
         let folder = |name: &str| self.folder.path().join(name);
-        // Both at once, or the second may be the first again.
-        let free = [(); 2].map(|()| TcpListener::bind((address(), 0)).unwrap());
-        let [admin, control] = free.map(|it| it.local_addr().unwrap().to_string());
+        let [admin, control] = [free(), free()];
         command.arg(role).args(more);
         command.args(["--pod-uid", "pod", "--config-poll", "50ms"]);
         fs::write(self.own("admin"), &admin).unwrap();
@@ -289,6 +288,18 @@ impl Pod {
                 .or_else(|| value["fields"]["bytes"].as_u64())
         };
         find(&line).unwrap()
+    }
+}
+
+/// Where nobody listens, and no other agent of this test is going to.
+fn free() -> String {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let listener = TcpListener::bind((address(), 0)).unwrap();
+        let found = listener.local_addr().unwrap();
+        if GIVEN.lock().unwrap().insert(found.port()) {
+            return found.to_string();
+        }
     }
 }
 
