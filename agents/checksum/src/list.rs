@@ -8,6 +8,7 @@ mod folder;
 mod policy;
 mod queue;
 mod records;
+mod share;
 mod stat;
 pub mod walk;
 

@@ -25,6 +25,17 @@ pub(super) enum Record<'a> {
     Cut(&'a [u8]),
 }
 
+impl<'a> Record<'a> {
+    /// All of it; else its beginning, and why there is no more.
+    pub(super) fn whole(self) -> Result<&'a [u8], (&'a [u8], &'static str)> {
+        match self {
+            Self::Whole(bytes) => Ok(bytes),
+            Self::TooLong(start) => Err((start, "too long")),
+            Self::Cut(start) => Err((start, "not ended: the list may be cut off")),
+        }
+    }
+}
+
 impl<R: BufRead> Records<R> {
     /// Records that end with this byte.
     pub(super) fn new(list: R, end: u8) -> Self {
@@ -34,6 +45,11 @@ impl<R: BufRead> Records<R> {
             record: Vec::new(),
             count: 0,
         }
+    }
+
+    /// What records end with.
+    pub(super) fn end(&self) -> u8 {
+        self.end
     }
 
     pub(super) fn next(&mut self) -> io::Result<Option<Record<'_>>> {
