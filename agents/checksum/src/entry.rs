@@ -1,12 +1,23 @@
 //! A file as a listing has it. Pure data.
 
-use crate::path::RelativePath;
+use crate::path::{Key, RelativePath};
 
 /// What the file system says of a regular file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Where it is.
     pub path: RelativePath,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// The same, kept among others until it is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// Its path's key.
+    pub key: Key,
+    /// Where it is: the bytes of a relative path.
+    pub path: &'a [u8],
     /// Its attributes.
     pub attributes: Attributes,
 }

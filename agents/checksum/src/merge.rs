@@ -1,6 +1,6 @@
 //! What a listing changes in the store. In: one partition of the listing and of the store. Out: the differences. Pure.
 
-use crate::entry::{Attributes, Entry, UNKNOWN};
+use crate::entry::{Attributes, Seen, UNKNOWN};
 use crate::judge::RunId;
 use crate::path::Key;
 use crate::store::Part;
@@ -52,15 +52,15 @@ impl Mode {
 
 /// What is different in one partition, and what follows for the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Differences {
+pub struct Differences<'a> {
     /// Files the store does not know.
-    pub new: Vec<Entry>,
+    pub new: Vec<Seen<'a>>,
     /// Files with another modification time: somebody changed them.
-    pub changed: Vec<Entry>,
+    pub changed: Vec<Seen<'a>>,
     /// Files with the same modification time, but another size or time of change: to be read and compared.
-    pub suspect: Vec<(Key, Attributes)>,
+    pub suspect: Vec<Seen<'a>>,
     /// Files that are as they were, and of which more is known now.
-    pub refined: Vec<(Key, Attributes)>,
+    pub refined: Vec<Seen<'a>>,
     /// Files of the store that are gone.
     pub missing: Vec<Key>,
     /// Files that the store did not know before this run, also those that an earlier attempt of it has added.
@@ -103,31 +103,35 @@ impl Tally {
 }
 
 /// Compares. Both sides are in the order of their keys, and hold each key once.
-pub fn merge(listed: Vec<(Key, Entry)>, rows: Vec<Row>, mode: Mode, run: RunId) -> Differences {
+pub fn merge<'a>(
+    listed: impl IntoIterator<Item = Seen<'a>>,
+    rows: &[Row],
+    mode: Mode,
+    run: RunId,
+) -> Differences<'a> {
     let mut found = Differences::default();
-    let mut rows = rows.into_iter().peekable();
-    for (key, entry) in listed {
-        while let Some(gone) = rows.next_if(|row| row.key < key) {
-            found.miss(&gone, mode, run);
+    let mut rows = rows.iter().peekable();
+    for seen in listed {
+        while let Some(gone) = rows.next_if(|row| row.key < seen.key) {
+            found.miss(gone, mode, run);
         }
-        let row = rows.next_if(|row| row.key == key);
-        found.add(key, entry, row, mode, run);
+        let row = rows.next_if(|row| row.key == seen.key);
+        found.add(seen, row, mode, run);
     }
-    rows.for_each(|gone| found.miss(&gone, mode, run));
+    rows.for_each(|gone| found.miss(gone, mode, run));
     found
 }
 
-impl Differences {
+impl<'a> Differences<'a> {
     fn miss(&mut self, row: &Row, mode: Mode, run: RunId) {
         self.missing.push(row.key);
         self.unseen.add(row, mode, run);
     }
 
-    fn add(&mut self, key: Key, entry: Entry, row: Option<Row>, mode: Mode, run: RunId) {
-        let attributes = entry.attributes;
+    fn add(&mut self, seen: Seen<'a>, row: Option<&Row>, mode: Mode, run: RunId) {
         let mut now = Row {
-            key,
-            attributes,
+            key: seen.key,
+            attributes: seen.attributes,
             changed_run: run,
             suspect_run: 0,
             read_run: 0,
@@ -135,22 +139,22 @@ impl Differences {
         match row {
             None => {
                 self.unknown += 1;
-                self.new.push(entry);
+                self.new.push(seen);
             }
             Some(row) => {
                 (now.read_run, now.suspect_run) = (row.read_run, row.suspect_run);
                 self.unknown += u64::from(row.changed_run == run && row.read_run == 0);
-                match change(&row.attributes, &attributes) {
+                match change(&row.attributes, &seen.attributes) {
                     Change::None => now.changed_run = row.changed_run,
                     Change::Refined => {
                         now.changed_run = row.changed_run;
-                        self.refined.push((key, attributes));
+                        self.refined.push(seen);
                     }
                     Change::Suspect => {
                         (now.changed_run, now.suspect_run) = (row.changed_run, run);
-                        self.suspect.push((key, attributes));
+                        self.suspect.push(seen);
                     }
-                    Change::Edited => self.changed.push(entry),
+                    Change::Edited => self.changed.push(seen),
                 }
             }
         }
@@ -213,7 +217,6 @@ pub fn may_forget(missing: u64, known: u64, percent: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::RelativePath;
 
     const SEEN: Attributes = Attributes {
         size: 10,
@@ -221,9 +224,13 @@ mod tests {
         ctime: 5,
     };
 
-    fn entry(name: &str, attributes: Attributes) -> (Key, Entry) {
-        let path = RelativePath::new(name.as_bytes());
-        (path.key(), Entry { path, attributes })
+    fn seen(name: &str, attributes: Attributes) -> Seen<'_> {
+        let path = name.as_bytes();
+        Seen {
+            key: Key::of(path),
+            path,
+            attributes,
+        }
     }
 
     /// Read in run 1, and nothing since.
@@ -237,22 +244,22 @@ mod tests {
         }
     }
 
-    fn differences(mut listed: Vec<(Key, Entry)>, mut rows: Vec<Row>, mode: Mode) -> Differences {
-        listed.sort_by_key(|(key, _)| *key);
+    fn differences(mut listed: Vec<Seen<'_>>, mut rows: Vec<Row>, mode: Mode) -> Differences<'_> {
+        listed.sort_by_key(|it| it.key);
         rows.sort_by_key(|row| row.key);
-        merge(listed, rows, mode, 2)
+        merge(listed, &rows, mode, 2)
     }
 
     #[test]
     fn only_another_modification_time_is_a_change() {
         let with = |size, mtime, ctime| Attributes { size, mtime, ctime };
         let listed = vec![
-            entry("same", SEEN),
-            entry("edited", with(10, 6, 6)),
-            entry("older", with(10, 4, 6)),
-            entry("grown", with(11, 5, 5)),
-            entry("touched", with(10, 5, 6)),
-            entry("new", SEEN),
+            seen("same", SEEN),
+            seen("edited", with(10, 6, 6)),
+            seen("older", with(10, 4, 6)),
+            seen("grown", with(11, 5, 5)),
+            seen("touched", with(10, 5, 6)),
+            seen("new", SEEN),
         ];
         let rows = ["same", "edited", "older", "grown", "touched", "gone"].map(row);
         let found = differences(listed, rows.into(), Mode::Incremental);
@@ -276,7 +283,7 @@ mod tests {
             ..row("a")
         };
         let found = |listed, stored| {
-            let listed = vec![entry("a", exact(listed))];
+            let listed = vec![seen("a", exact(listed))];
             differences(listed, vec![with(stored)], Mode::Incremental)
         };
         assert_eq!(found(5_000_123, 5_000_000).refined.len(), 1);
@@ -294,7 +301,7 @@ mod tests {
             };
             let mut known = row("a");
             known.attributes.mtime = 5_000_123;
-            differences(vec![entry("a", rough)], vec![known], Mode::Incremental)
+            differences(vec![seen("a", rough)], vec![known], Mode::Incremental)
         };
         assert_eq!(found(5_000_000, 10).listed.selected, 0);
         assert_eq!(found(5_000_000, 10).refined, []);
@@ -307,7 +314,7 @@ mod tests {
         let mut added = row("a");
         (added.changed_run, added.read_run) = (2, 0);
         let found = differences(
-            vec![entry("a", SEEN), entry("b", SEEN)],
+            vec![seen("a", SEEN), seen("b", SEEN)],
             vec![added],
             Mode::Full,
         );
@@ -320,7 +327,7 @@ mod tests {
         unread.changed_run = 2;
         let mut suspect = row("b");
         suspect.suspect_run = 2;
-        let listed = vec![entry("a", SEEN), entry("b", SEEN), entry("c", SEEN)];
+        let listed = vec![seen("a", SEEN), seen("b", SEEN), seen("c", SEEN)];
         let rows = vec![unread, suspect, row("c")];
         assert_eq!(
             differences(listed, rows, Mode::Incremental).listed.selected,
@@ -330,8 +337,9 @@ mod tests {
 
     #[test]
     fn a_sample_is_about_its_share_and_the_same_when_asked_again() {
-        let listed: Vec<_> = (0..1000).map(|n| entry(&n.to_string(), SEEN)).collect();
-        let rows: Vec<_> = (0..1000).map(|n| row(&n.to_string())).collect();
+        let names: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+        let listed: Vec<_> = names.iter().map(|name| seen(name, SEEN)).collect();
+        let rows: Vec<_> = names.iter().map(|name| row(name)).collect();
         let found = differences(listed.clone(), rows.clone(), Mode::Sample(20));
         let selected = found.listed.selected;
         assert!((140..260).contains(&selected), "{selected}");
@@ -340,7 +348,7 @@ mod tests {
 
     #[test]
     fn an_empty_side_is_all_new_or_all_gone() {
-        let found = differences(vec![entry("a", SEEN)], vec![], Mode::Full);
+        let found = differences(vec![seen("a", SEEN)], vec![], Mode::Full);
         assert_eq!((found.new.len(), found.missing.len()), (1, 0));
         let found = differences(vec![], vec![row("a")], Mode::Full);
         assert_eq!((found.listed.total, found.unseen.total), (0, 1));

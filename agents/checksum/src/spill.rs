@@ -6,8 +6,8 @@ use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::entry::{Attributes, Entry};
-use crate::path::{Key, RelativePath};
+use crate::entry::{Attributes, Entry, Seen};
+use crate::path::Key;
 
 /// How many parts there are.
 pub const PARTS: usize = 256;
@@ -21,13 +21,16 @@ const FEW: usize = 4 << 10;
 const HEAD: usize = 44;
 
 /// A piece that is sorted in memory has about so many bytes.
-const PIECE: u64 = 256 << 10;
+const PIECE: u64 = 400 << 10;
 
 /// Small parts go together up to so many bytes.
 const GROUP: u64 = 512 << 10;
 
 /// Longer paths than any file system has are damage.
 const LONGEST_PATH: u32 = 1 << 20;
+
+/// What was written here is not what is read.
+const DAMAGED: io::ErrorKind = io::ErrorKind::InvalidData;
 
 /// Where a listing is kept until it has been compared.
 #[derive(Debug)]
@@ -42,6 +45,7 @@ struct Pile {
     file: Option<File>,
     written: u64,
     rest: Vec<u8>,
+    entries: usize,
 }
 
 impl Pile {
@@ -60,6 +64,7 @@ impl Pile {
             let wanted = if full > FEW { BUFFER } else { FEW };
             self.rest.reserve_exact(wanted.max(full) - self.rest.len());
         }
+        self.entries += 1;
         write(&mut self.rest, key, entry)
     }
 
@@ -124,12 +129,9 @@ impl Spill {
     }
 
     /// All entries of these parts, in the order of their keys, each once.
-    pub fn entries(&self, parts: &[u8]) -> io::Result<Vec<(Key, Entry)>> {
-        let mut entries = Vec::new();
-        for part in parts {
-            entries.extend(self.whole(*part)?.entries()?);
-        }
-        Ok(entries)
+    pub fn sorted(&self, parts: &[u8]) -> io::Result<Sorted> {
+        let pieces: io::Result<Vec<_>> = parts.iter().map(|part| self.whole(*part)).collect();
+        Sorted::of(&pieces?)
     }
 
     fn pile(&self, part: u8) -> MutexGuard<'_, Pile> {
@@ -143,13 +145,14 @@ impl Spill {
             keys: Key::range_of(part, 0, 1),
             file: pile.file.as_ref().map(File::try_clone).transpose()?,
             rest: pile.rest.clone(),
+            entries: pile.entries,
+            size: pile.size(),
         })
     }
 
     fn pieces_of(&self, part: u8, size: u64) -> io::Result<Vec<Piece>> {
         let whole = self.whole(part)?;
-        let pieces = self.pile(part).size().div_ceil(size);
-        match u32::try_from(pieces).unwrap_or(u32::MAX) {
+        match u32::try_from(whole.size.div_ceil(size)).unwrap_or(u32::MAX) {
             0 | 1 => Ok(vec![whole]),
             pieces => self.split(part, &whole, pieces),
         }
@@ -160,20 +163,26 @@ impl Spill {
         let mut split = Vec::new();
         for piece in 0..pieces {
             let file = nameless(&self.folder.join(format!("{part:02x}-{piece}")))?;
-            split.push(BufWriter::new(file));
+            split.push((BufWriter::new(file), 0, 0));
         }
-        whole.each(|key, entry| {
+        whole.each(|key, record| {
             let piece = usize::try_from(key.piece(pieces)).map_err(io::Error::other)?;
-            write(&mut split[piece], key, &entry)
+            let (writer, entries, size) = &mut split[piece];
+            *entries += 1;
+            *size += record.len() as u64;
+            writer.write_all(record)
         })?;
-        let pieces = (0..pieces).zip(split).map(|(piece, writer)| {
+        let split = (0..pieces).zip(split);
+        let split = split.map(|(piece, (writer, entries, size))| {
             Ok(Piece {
                 keys: Key::range_of(part, piece, pieces),
                 file: Some(writer.into_inner()?),
                 rest: Vec::new(),
+                entries,
+                size,
             })
         });
-        pieces.collect()
+        split.collect()
     }
 }
 
@@ -192,34 +201,88 @@ pub struct Piece {
     pub keys: (Key, Key),
     file: Option<File>,
     rest: Vec<u8>,
+    entries: usize,
+    size: u64,
 }
 
 impl Piece {
     /// All of them, in the order of their keys, each once.
-    pub fn entries(&self) -> io::Result<Vec<(Key, Entry)>> {
-        let mut entries = Vec::new();
-        self.each(|key, entry| {
-            entries.push((key, entry));
-            Ok(())
-        })?;
-        entries.sort_unstable_by_key(|(key, _)| *key);
-        entries.dedup_by_key(|(key, _)| *key);
-        Ok(entries)
+    pub fn sorted(self) -> io::Result<Sorted> {
+        Sorted::of(&[self])
     }
 
-    fn each(&self, mut take: impl FnMut(Key, Entry) -> io::Result<()>) -> io::Result<()> {
-        if let Some(mut file) = self.file.as_ref() {
-            file.rewind()?;
-            let mut reader = BufReader::with_capacity(BUFFER, file);
-            while let Some((key, entry)) = read(&mut reader)? {
-                take(key, entry)?;
-            }
+    fn each(&self, take: impl FnMut(Key, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let rest = self.rest.as_slice();
+        let Some(mut file) = self.file.as_ref() else {
+            return each(rest, self.entries, take);
+        };
+        file.rewind()?;
+        let file = BufReader::with_capacity(BUFFER, file);
+        each(file.chain(rest), self.entries, take)
+    }
+}
+
+/// Entries in memory, in the order of their keys.
+#[derive(Debug)]
+pub struct Sorted {
+    entries: Vec<Place>,
+    paths: Vec<u8>,
+}
+
+/// An entry whose path is among those of all.
+#[derive(Debug)]
+struct Place {
+    key: Key,
+    attributes: Attributes,
+    path: (u32, u32),
+}
+
+impl Sorted {
+    fn of(pieces: &[Piece]) -> io::Result<Self> {
+        let count = pieces.iter().map(|it| it.entries).sum();
+        let size: u64 = pieces.iter().map(|it| it.size).sum();
+        let size = usize::try_from(size).map_err(io::Error::other)?;
+        let mut entries = Vec::with_capacity(count);
+        let mut paths = Vec::with_capacity(size.saturating_sub(count * HEAD));
+        for piece in pieces {
+            piece.each(|key, record| {
+                let (attributes, path) = parsed(record)?;
+                let begin = u32::try_from(paths.len()).map_err(io::Error::other)?;
+                paths.extend_from_slice(path);
+                let end = u32::try_from(paths.len()).map_err(io::Error::other)?;
+                entries.push(Place {
+                    key,
+                    attributes,
+                    path: (begin, end),
+                });
+                Ok(())
+            })?;
         }
-        let mut rest = self.rest.as_slice();
-        while let Some((key, entry)) = read(&mut rest)? {
-            take(key, entry)?;
+        entries.sort_unstable_by_key(|it| it.key);
+        entries.dedup_by_key(|it| it.key);
+        Ok(Self { entries, paths })
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
+        self.entries.iter().map(|it| self.seen(it))
+    }
+
+    /// Those of one part.
+    pub fn part(&self, part: u8) -> impl Iterator<Item = Seen<'_>> {
+        let first = self.entries.partition_point(|it| it.key.partition() < part);
+        let of_part = self.entries[first..].iter();
+        let of_part = of_part.take_while(move |it| it.key.partition() == part);
+        of_part.map(|it| self.seen(it))
+    }
+
+    fn seen(&self, place: &Place) -> Seen<'_> {
+        let (begin, end) = place.path;
+        Seen {
+            key: place.key,
+            path: &self.paths[begin as usize..end as usize],
+            attributes: place.attributes,
         }
-        Ok(())
     }
 }
 
@@ -246,41 +309,46 @@ fn write(to: &mut impl Write, key: Key, entry: &Entry) -> io::Result<()> {
     to.write_all(path)
 }
 
-/// The next one, or none at the end.
-fn read(from: &mut impl Read) -> io::Result<Option<(Key, Entry)>> {
-    let mut key = [0; 16];
-    match from.read_exact(&mut key) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-        read => read?,
+/// So many records, one after the other.
+fn each(
+    mut from: impl Read,
+    entries: usize,
+    mut take: impl FnMut(Key, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut record = Vec::new();
+    for _ in 0..entries {
+        record.resize(HEAD, 0);
+        from.read_exact(&mut record)?;
+        let length = number::<4>(&record, 40).map(u32::from_le_bytes);
+        let length = length.filter(|it| *it <= LONGEST_PATH).ok_or(DAMAGED)?;
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        record.resize(HEAD + length, 0);
+        from.read_exact(&mut record[HEAD..])?;
+        let key = Key::from_bytes(&record[..16]).ok_or(DAMAGED)?;
+        take(key, &record)?;
     }
-    let (size, mtime, ctime) = (number(from)?, number(from)?, number(from)?);
-    let mut length = [0; 4];
-    from.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length);
-    if length > LONGEST_PATH {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut path = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    from.read_exact(&mut path)?;
-    let key = Key::from_bytes(&key).ok_or(io::ErrorKind::InvalidData)?;
-    let attributes = Attributes {
-        size,
-        mtime: mtime.cast_signed(),
-        ctime: ctime.cast_signed(),
-    };
-    let path = RelativePath::new(path);
-    Ok(Some((key, Entry { path, attributes })))
+    Ok(())
 }
 
-fn number(from: &mut impl Read) -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    from.read_exact(&mut bytes)?;
-    Ok(u64::from_le_bytes(bytes))
+/// What a record says beside its key.
+fn parsed(record: &[u8]) -> io::Result<(Attributes, &[u8])> {
+    let number = |at| number::<8>(record, at).ok_or(DAMAGED);
+    let attributes = Attributes {
+        size: u64::from_le_bytes(number(16)?),
+        mtime: i64::from_le_bytes(number(24)?),
+        ctime: i64::from_le_bytes(number(32)?),
+    };
+    Ok((attributes, record.get(HEAD..).ok_or(DAMAGED)?))
+}
+
+fn number<const N: usize>(record: &[u8], at: usize) -> Option<[u8; N]> {
+    record.get(at..)?.first_chunk().copied()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::RelativePath;
 
     fn entry(n: i64) -> Entry {
         Entry {
@@ -310,9 +378,12 @@ mod tests {
                 assert!(size <= piece || group.len() == 1, "{size} in {group:?}");
             }
         }
-        let together = spill.entries(&all).unwrap();
-        assert!(together.is_sorted_by_key(|(key, _)| *key));
-        assert_eq!(together.len(), entries.len());
+        let together = spill.sorted(&all).unwrap();
+        assert!(together.iter().is_sorted_by_key(|it| it.key));
+        assert_eq!(together.iter().count(), entries.len());
+        let by_part = all.iter().flat_map(|part| together.part(*part));
+        assert!(by_part.eq(together.iter()));
+        assert!(together.part(7).all(|it| it.key.partition() == 7));
     }
 
     #[test]
@@ -343,14 +414,17 @@ mod tests {
                     assert_eq!(pieces.len() > 1, size == small);
                     let mut last = None;
                     for piece in pieces {
-                        let entries = piece.entries().unwrap();
-                        assert!(entries.is_sorted_by_key(|(key, _)| *key));
                         let (first, end) = piece.keys;
+                        let entries = piece.sorted().unwrap();
+                        assert!(entries.iter().is_sorted_by_key(|it| it.key));
                         assert!(last < Some(first) && first <= end);
-                        assert!(entries.iter().all(|(key, _)| (first..=end).contains(key)));
-                        assert!(entries.iter().all(|(key, _)| key.partition() == part));
+                        assert!(entries.iter().all(|it| (first..=end).contains(&it.key)));
+                        assert!(entries.iter().all(|it| it.key.partition() == part));
                         last = Some(end);
-                        found.extend(entries.into_iter().map(|(_, entry)| entry));
+                        found.extend(entries.iter().map(|it| Entry {
+                            path: RelativePath::new(it.path),
+                            attributes: it.attributes,
+                        }));
                     }
                 }
                 found.sort_by_key(|entry| entry.attributes.size);

@@ -27,7 +27,6 @@ use lock::Lock;
 
 use crate::algorithm::{Algorithm, Digest};
 use crate::entry::Attributes;
-use crate::path::Key;
 
 pub use batch::FileResult;
 pub use error::{Error, Trouble};
@@ -229,11 +228,6 @@ pub fn beside(store: &Path, suffix: &str) -> std::path::PathBuf {
     let mut path = store.as_os_str().to_owned();
     path.push(suffix);
     path.into()
-}
-
-fn key_of(row: &mut Row) -> Result<Key, Error> {
-    let bytes = row.bytes()?;
-    Key::from_bytes(&bytes).ok_or_else(|| Error::Damaged(format!("a key of {} bytes", bytes.len())))
 }
 
 fn attributes_of(row: &mut Row) -> Result<Attributes, Error> {

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::{Error, Job, Lister, Shared};
-use crate::entry::Entry;
+use crate::entry::{Entry, Seen};
 use crate::list::{self, Listing, Problems, file_list, walk};
-use crate::merge::{Differences, may_forget, merge};
+use crate::merge::{Differences, Row, may_forget, merge};
 use crate::path::Key;
-use crate::spill::{Piece, Spill};
+use crate::spill::{Piece, Sorted, Spill};
 use crate::store::{Listed, Part, Run, Store};
 
 /// Threads that walk, where nobody says how many: latency is what a walk waits for.
@@ -206,36 +206,45 @@ impl Pass<'_> {
         let mut writer = self.store.write_parts(self.run.id, self.job.sync_rows);
         if let [part] = parts[..] {
             for piece in self.pieces(part).await? {
-                let found = self.compare(piece).await?;
+                let (listed, rows) = self.both(piece).await?;
+                let found = self.compared(listed.iter(), &rows);
                 writer.add(&[(part, found.part())], &found).await?;
             }
-        } else {
-            let (parts, found) = self.compare_small(parts).await?;
-            writer.add(&parts, &found).await?;
+        } else if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+            let keys = (Key::range_of(*first, 0, 1).0, Key::range_of(*last, 0, 1).1);
+            let rows = self.store.view().rows(keys, self.job.sync_rows).await?;
+            let wanted = parts.clone();
+            let listed = self.spilled(move |spill| spill.sorted(&wanted)).await?;
+            let (sums, found) = self.compare_small(&parts, &listed, &rows);
+            writer.add(&sums, &found).await?;
         }
         Ok(writer.finish().await?)
     }
 
     /// What each of these parts comes to, and what is different in all of them.
-    async fn compare_small(&self, parts: Vec<u8>) -> Result<(Vec<(u8, Part)>, Differences), Error> {
-        let (Some(first), Some(last)) = (parts.first(), parts.last()) else {
-            return Ok(Default::default());
-        };
-        let keys = (Key::range_of(*first, 0, 1).0, Key::range_of(*last, 0, 1).1);
-        let mut rows = self.store.view().rows(keys, self.job.sync_rows).await?;
-        let wanted = parts.clone();
-        let mut listed = self.spilled(move |spill| spill.entries(&wanted)).await?;
+    fn compare_small<'a>(
+        &self,
+        parts: &[u8],
+        listed: &'a Sorted,
+        rows: &[Row],
+    ) -> (Vec<(u8, Part)>, Differences<'a>) {
         let (mut sums, mut all) = (Vec::with_capacity(parts.len()), Differences::default());
-        // From the end: what is split off there is moved once.
-        for part in parts.into_iter().rev() {
-            let of_part = listed.partition_point(|(key, _)| key.partition() < part);
-            let rows_of_part = rows.partition_point(|row| row.key.partition() < part);
-            let (listed, rows) = (listed.split_off(of_part), rows.split_off(rows_of_part));
-            let found = merge(listed, rows, self.run.what.mode, self.run.id);
-            sums.push((part, found.part()));
+        for part in parts {
+            let first = rows.partition_point(|row| row.key.partition() < *part);
+            let end = rows.partition_point(|row| row.key.partition() <= *part);
+            let found = self.compared(listed.part(*part), &rows[first..end]);
+            sums.push((*part, found.part()));
             all.append(found);
         }
-        Ok((sums, all))
+        (sums, all)
+    }
+
+    fn compared<'a>(
+        &self,
+        listed: impl IntoIterator<Item = Seen<'a>>,
+        rows: &[Row],
+    ) -> Differences<'a> {
+        merge(listed, rows, self.run.what.mode, self.run.id)
     }
 
     /// The second pass: forgets what is gone.
@@ -254,7 +263,8 @@ impl Pass<'_> {
             return Err(Error::Stopped { run: self.run.id });
         }
         for piece in self.pieces(part).await? {
-            let gone = self.compare(piece).await?.missing;
+            let (listed, rows) = self.both(piece).await?;
+            let gone = self.compared(listed.iter(), &rows).missing;
             self.store
                 .forget(self.run.id, &gone, self.job.sync_rows)
                 .await?;
@@ -281,13 +291,14 @@ impl Pass<'_> {
         told.map_err(|source| spill_failed(self.job, source))
     }
 
-    async fn compare(&self, piece: Piece) -> Result<Differences, Error> {
+    /// What was listed of a piece, and what the store knows of it.
+    async fn both(&self, piece: Piece) -> Result<(Sorted, Vec<Row>), Error> {
         let keys = piece.keys;
-        let listed = tokio::task::spawn_blocking(move || piece.entries());
+        let listed = tokio::task::spawn_blocking(move || piece.sorted());
         let rows = self.store.view().rows(keys, self.job.sync_rows).await?;
         let listed = listed.await.map_err(|_| Error::Reader)?;
         let listed = listed.map_err(|source| spill_failed(self.job, source))?;
-        Ok(merge(listed, rows, self.run.what.mode, self.run.id))
+        Ok((listed, rows))
     }
 }
 

@@ -4,16 +4,17 @@
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlRow, MySqlValueRef};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{
-    AssertSqlSafe, ConnectOptions as _, Connection as _, MySql, Row as _, Sqlite, TypeInfo as _,
-    ValueRef as _, query::Query,
+    AssertSqlSafe, ConnectOptions as _, Connection as _, Decode, MySql, Row as _, Sqlite,
+    TypeInfo as _, ValueRef as _, query::Query,
 };
 
 use tokio::time::timeout;
 
 use super::{Error, dialect::Dialect};
+use crate::path::Key;
 
 /// How long one waits for a connection to be made.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -91,11 +92,51 @@ pub(super) use values;
 
 /// A row: its columns in the order in which they were asked for.
 #[derive(Debug)]
-pub(super) struct Row(std::vec::IntoIter<Value>);
+pub(super) struct Row {
+    columns: Columns,
+    next: usize,
+}
+
+#[derive(Debug)]
+enum Columns {
+    Sqlite(SqliteRow),
+    Mysql(MySqlRow),
+}
+
+impl From<SqliteRow> for Row {
+    fn from(row: SqliteRow) -> Self {
+        let columns = Columns::Sqlite(row);
+        Self { columns, next: 0 }
+    }
+}
+
+impl From<MySqlRow> for Row {
+    fn from(row: MySqlRow) -> Self {
+        let columns = Columns::Mysql(row);
+        Self { columns, next: 0 }
+    }
+}
 
 impl Row {
-    fn next(&mut self) -> Value {
-        self.0.next().unwrap_or(Value::Null)
+    fn next(&mut self) -> Result<Value, Error> {
+        let column = self.next;
+        self.next += 1;
+        match &self.columns {
+            Columns::Sqlite(row) => sqlite_value(row, column),
+            Columns::Mysql(row) => mysql_value(row, column),
+        }
+    }
+
+    /// The next column, a key. Every row has one, so no memory is taken for it.
+    pub(super) fn key(&mut self) -> Result<Key, Error> {
+        let column = self.next;
+        self.next += 1;
+        let bytes: &[u8] = match &self.columns {
+            Columns::Sqlite(row) => row.try_get(column)?,
+            Columns::Mysql(row) => row.try_get(column)?,
+        };
+        let key = Key::from_bytes(bytes);
+        key.ok_or_else(|| Error::Damaged(format!("a key of {} bytes", bytes.len())))
     }
 
     /// The next column, a number.
@@ -105,7 +146,7 @@ impl Row {
 
     /// The next column, a number or nothing.
     pub(super) fn int_or_null(&mut self) -> Result<Option<i64>, Error> {
-        match self.next() {
+        match self.next()? {
             Value::Null => Ok(None),
             Value::Int(value) => Ok(Some(value)),
             other @ (Value::Text(_) | Value::Bytes(_)) => Err(damaged(&other)),
@@ -119,7 +160,7 @@ impl Row {
 
     /// The next column, text or nothing.
     pub(super) fn text_or_null(&mut self) -> Result<Option<String>, Error> {
-        match self.next() {
+        match self.next()? {
             Value::Null => Ok(None),
             Value::Text(value) => Ok(Some(value)),
             Value::Bytes(value) => Ok(Some(String::from_utf8_lossy(&value).into_owned())),
@@ -134,7 +175,7 @@ impl Row {
 
     /// The next column, bytes or nothing.
     pub(super) fn bytes_or_null(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        match self.next() {
+        match self.next()? {
             Value::Null => Ok(None),
             Value::Bytes(value) => Ok(Some(value)),
             Value::Text(value) => Ok(Some(value.into_bytes())),
@@ -229,6 +270,16 @@ impl Link {
 
     /// The rows that a statement finds.
     pub(super) async fn fetch(&mut self, sql: &str, values: &[Value]) -> Result<Vec<Row>, Error> {
+        self.fetch_as(sql, values, Ok).await
+    }
+
+    /// The same, each made into something smaller as soon as it comes.
+    pub(super) async fn fetch_as<T>(
+        &mut self,
+        sql: &str,
+        values: &[Value],
+        of: impl Fn(Row) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
         let (values, is_kept) = (values.to_vec(), values.len() <= FEW_VALUES);
         bounded(async {
             let mut found = Vec::new();
@@ -236,13 +287,13 @@ impl Link {
                 Self::Sqlite(link) => {
                     let mut rows = sqlite(sql, values, is_kept).fetch(&mut **link);
                     while let Some(row) = rows.try_next().await? {
-                        found.push(sqlite_row(&row)?);
+                        found.push(of(row.into())?);
                     }
                 }
                 Self::Mysql(link) => {
                     let mut rows = mysql(sql, values, is_kept).fetch(&mut **link);
                     while let Some(row) = rows.try_next().await? {
-                        found.push(mysql_row(&row)?);
+                        found.push(of(row.into())?);
                     }
                 }
             }
@@ -315,33 +366,32 @@ fn mysql(sql: &str, values: Vec<Value>, is_kept: bool) -> Query<'static, MySql, 
 }
 
 /// The type of a value was looked at, and need not be checked again.
-fn sqlite_row(row: &SqliteRow) -> Result<Row, Error> {
-    let mut values = Vec::with_capacity(row.len());
-    for column in 0..row.len() {
-        let value = row.try_get_raw(column)?;
-        values.push(match value.type_info().name() {
-            _ if value.is_null() => Value::Null,
-            "TEXT" => Value::Text(row.try_get_unchecked(column)?),
-            "BLOB" => Value::Bytes(row.try_get_unchecked(column)?),
-            _ => Value::Int(row.try_get_unchecked(column)?),
-        });
-    }
-    Ok(Row(values.into_iter()))
+fn sqlite_value(row: &SqliteRow, column: usize) -> Result<Value, Error> {
+    let value = row.try_get_raw(column)?;
+    Ok(match value.type_info().name() {
+        _ if value.is_null() => Value::Null,
+        "TEXT" => Value::Text(row.try_get_unchecked(column)?),
+        "BLOB" => Value::Bytes(row.try_get_unchecked(column)?),
+        _ => Value::Int(row.try_get_unchecked(column)?),
+    })
 }
 
-fn mysql_row(row: &MySqlRow) -> Result<Row, Error> {
-    let mut values = Vec::with_capacity(row.len());
-    for column in 0..row.len() {
-        let value = row.try_get_raw(column)?;
-        values.push(match value.type_info().name() {
-            _ if value.is_null() => Value::Null,
-            "TINYINT" | "SMALLINT" | "INT" | "BIGINT" => Value::Int(row.try_get(column)?),
-            name if name.ends_with("UNSIGNED") => Value::from(row.try_get::<u64, _>(column)?),
-            name if name.ends_with("BLOB") || name.ends_with("BINARY") => {
-                Value::Bytes(row.try_get(column)?)
-            }
-            _ => Value::Text(row.try_get(column)?),
-        });
+fn mysql_value(row: &MySqlRow, column: usize) -> Result<Value, Error> {
+    let value = row.try_get_raw(column)?;
+    if value.is_null() {
+        return Ok(Value::Null);
     }
-    Ok(Row(values.into_iter()))
+    Ok(match value.type_info().name() {
+        "BIGINT" | "INT" | "SMALLINT" | "TINYINT" => Value::Int(number(value)?),
+        name if name.ends_with("UNSIGNED") => Value::from(row.try_get::<u64, _>(column)?),
+        name if name.ends_with("BLOB") || name.ends_with("BINARY") => {
+            Value::Bytes(row.try_get_unchecked(column)?)
+        }
+        _ => Value::Text(row.try_get(column)?),
+    })
+}
+
+fn number(value: MySqlValueRef<'_>) -> Result<i64, Error> {
+    let number = <i64 as Decode<MySql>>::decode(value);
+    Ok(number.map_err(sqlx::Error::Decode)?)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::dialect::{Dialect, list};
 use super::link::{Link, Statement, Value, values};
 use super::{Error, Lent, Part, Store};
-use crate::entry::{Attributes, Entry};
+use crate::entry::{Attributes, Seen};
 use crate::judge::RunId;
 use crate::merge::Differences;
 
@@ -24,7 +24,11 @@ pub struct PartWriter<'a> {
 
 impl PartWriter<'_> {
     /// Writes what is different in some parts, or in a piece of one, and adds what each came to; but forgets nothing.
-    pub async fn add(&mut self, parts: &[(u8, Part)], found: &Differences) -> Result<(), Error> {
+    pub async fn add(
+        &mut self,
+        parts: &[(u8, Part)],
+        found: &Differences<'_>,
+    ) -> Result<(), Error> {
         if self.link.is_none() {
             self.link = Some(self.store.begin().await?);
         }
@@ -82,22 +86,33 @@ impl Store {
     }
 }
 
-async fn change(link: &mut Link, fs: i64, run: RunId, found: &Differences) -> Result<(), Error> {
-    for entry in &found.changed {
-        let Attributes { size, mtime, ctime } = entry.attributes;
-        let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, changed_run = ? WHERE fs = ? AND hash = ?";
-        let key = entry.path.key();
-        let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
-        link.execute(update, &values).await?;
+async fn change(
+    link: &mut Link,
+    fs: i64,
+    run: RunId,
+    found: &Differences<'_>,
+) -> Result<(), Error> {
+    for (column, files) in [
+        ("changed_run", &found.changed),
+        ("suspect_run", &found.suspect),
+    ] {
+        let update = format!(
+            "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, {column} = ? WHERE fs = ? AND hash = ?"
+        );
+        for Seen {
+            key, attributes, ..
+        } in files
+        {
+            let Attributes { size, mtime, ctime } = *attributes;
+            let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
+            link.execute(&update, &values).await?;
+        }
     }
-    for (key, attributes) in &found.suspect {
-        let update = "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, suspect_run = ? WHERE fs = ? AND hash = ?";
-        let Attributes { size, mtime, ctime } = *attributes;
-        let values = values![size, mtime, ctime, run, fs, key.as_bytes()];
-        link.execute(update, &values).await?;
-    }
-    for (key, attributes) in &found.refined {
-        let update = "UPDATE orrery_files SET mtime = ?, ctime = ? WHERE fs = ? AND hash = ?";
+    let update = "UPDATE orrery_files SET mtime = ?, ctime = ? WHERE fs = ? AND hash = ?";
+    for Seen {
+        key, attributes, ..
+    } in &found.refined
+    {
         let values = values![attributes.mtime, attributes.ctime, fs, key.as_bytes()];
         link.execute(update, &values).await?;
     }
@@ -114,19 +129,23 @@ struct Inserts {
 }
 
 impl Inserts {
-    fn of(&self, new: &[Entry]) -> Statement {
+    fn of(&self, new: &[Seen<'_>]) -> Statement {
         let sql = format!(
             "INSERT INTO orrery_files (fs, hash, path, size, mtime, ctime, changed_run) VALUES {}",
             list("(?, ?, ?, ?, ?, ?, ?)", new.len())
         );
         let mut values = Vec::with_capacity(new.len() * COLUMNS);
-        for entry in new {
-            let Attributes { size, mtime, ctime } = entry.attributes;
-            let key = entry.path.key();
+        for Seen {
+            key,
+            path,
+            attributes,
+        } in new
+        {
+            let Attributes { size, mtime, ctime } = *attributes;
             values.extend(values![
                 self.fs,
                 key.as_bytes(),
-                entry.path.as_bytes(),
+                *path,
                 size,
                 mtime,
                 ctime,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::link::{Link, Row, values};
 use super::runs::{Counts, Run, time};
-use super::{Error, Store, View, algorithm, digest_of, key_of};
+use super::{Error, Store, View, algorithm, digest_of};
 use crate::algorithm::Digest;
 use crate::judge::RunId;
 use crate::path::{Key, RelativePath};
@@ -179,7 +179,7 @@ impl View {
         link.give_back();
         let mut checksums = Vec::with_capacity(rows.len());
         for mut row in rows {
-            let (key, path) = (key_of(&mut row)?, RelativePath::new(row.bytes()?));
+            let (key, path) = (row.key()?, RelativePath::new(row.bytes()?));
             if let Some(digest) = digest_of(&mut row)? {
                 checksums.push(Checksum { key, path, digest });
             }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::dialect::list;
 use super::link::{Row as Columns, Value, values};
-use super::{Error, Run, Store, View, attributes_of, digest_of, key_of, runs};
+use super::{Error, Run, Store, View, attributes_of, digest_of, runs};
 use crate::algorithm::Algorithm;
 use crate::entry::Attributes;
 use crate::judge::{Known, RunId};
@@ -91,7 +91,7 @@ pub struct Listed {
     pub complete: bool,
     /// How much could not.
     pub unlisted: u64,
-    /// The first of it, in words.
+    /// One of it, in words.
     pub example: Option<String>,
 }
 
@@ -184,10 +184,14 @@ impl View {
             );
             let most = i64::try_from(limit).unwrap_or(i64::MAX);
             let values = values![self.fs, from.as_bytes(), last.as_bytes(), most];
-            let page = link.fetch(&select, &values).await?;
+            let page = link.fetch_as(&select, &values, |mut row| row_of(&mut row));
+            let page = page.await?;
             let is_last = page.len() < limit;
-            for mut row in page {
-                found.push(row_of(&mut row)?);
+            // Most ranges come in one page.
+            if found.is_empty() {
+                found = page;
+            } else {
+                found.extend(page);
             }
             if is_last {
                 link.give_back();
@@ -219,7 +223,7 @@ impl View {
         let mut rows = link.fetch(select, &values).await?;
         link.give_back();
         match (rows.pop(), rows.pop()) {
-            (Some(mut row), None) => Ok(Some((key_of(&mut row)?, row.int()?.cast_unsigned()))),
+            (Some(mut row), None) => Ok(Some((row.key()?, row.int()?.cast_unsigned()))),
             _ => Ok(None),
         }
     }
@@ -263,18 +267,20 @@ impl View {
         let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
         let values = values![self.fs, after.as_slice(), run.id, i64::from(limit)];
         let mut link = self.links.lend().await?;
-        let rows = link.fetch(&select, &values).await?;
+        let rows = link.fetch_as(&select, &values, |mut row| {
+            let known = row_of(&mut row)?;
+            let is_selected = run.what.mode.selects(&known, run.id);
+            let pending = is_selected.then(|| Pending::with(&known, &mut row));
+            Ok((known.key, pending.transpose()?))
+        });
+        let rows = rows.await?;
         link.give_back();
         let is_last = rows.len() < usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut last = None;
-        let mut pending = Vec::with_capacity(rows.len());
-        for mut row in rows {
-            let known = row_of(&mut row)?;
-            last = Some(known.key);
-            if run.what.mode.selects(&known, run.id) {
-                pending.push(Pending::with(&known, &mut row)?);
-            }
-        }
+        let last = rows.last().map(|(key, _)| *key);
+        let pending = rows
+            .into_iter()
+            .filter_map(|(_, pending)| pending)
+            .collect();
         Ok((pending, last.filter(|_| !is_last)))
     }
 }
@@ -289,7 +295,7 @@ fn tally(row: &mut Columns) -> Result<Tally, Error> {
 
 fn row_of(row: &mut Columns) -> Result<Row, Error> {
     Ok(Row {
-        key: key_of(row)?,
+        key: row.key()?,
         attributes: attributes_of(row)?,
         changed_run: row.int()?,
         suspect_run: row.int()?,

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::batch::{Batch, FileResult, Opened, Unverified};
 use super::dialect::{Dialect, list};
 use super::link::{Link, Value, values};
-use super::{Counts, Error, Pending, Run, Store, Trouble, key_of, runs};
+use super::{Counts, Error, Pending, Run, Store, Trouble, runs};
 use crate::algorithm::Digest;
 use crate::judge::{Reading, RunId};
 use crate::path::Key;
@@ -267,7 +267,7 @@ impl Scope<'_> {
             let mut values = values![self.fs].to_vec();
             values.extend(files.iter().map(|(key, _)| Value::from(key.as_bytes())));
             for mut row in self.link.fetch(&select, &values).await? {
-                open.insert(key_of(&mut row)?);
+                open.insert(row.key()?);
             }
         }
         Ok(open)
