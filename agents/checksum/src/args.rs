@@ -102,7 +102,7 @@ pub struct Local {
     /// Leave out what matches; `*` stays within a name, `**` does not; without a slash at any depth. May be given often.
     #[arg(long, value_name = "GLOB")]
     pub exclude: Vec<String>,
-    /// How many files are read at once [default: as many as the storage likes, at first one per processor, at most 64]
+    /// How many files are read at once [default: as many as the storage likes, from one per processor to 64; of large ones twice as many with sha1 and sha256]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub readers: Option<u16>,
     /// Read at most so many bytes per second: a number, or with Ki, Mi, Gi.

@@ -2,6 +2,7 @@
 //! through a symbolic link and never anything but a regular file.
 
 mod content;
+mod pair;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +19,10 @@ use crate::judge::Reading;
 use crate::path::RelativePath;
 use crate::split::{self, PieceSum, Span};
 
+use content::{Content, Failed};
+
 pub use content::Buffers;
+pub use pair::{Wanted, gains_by_a_companion};
 
 /// The kernel takes paths of less than this.
 const PATH_MAX: usize = 4096;
@@ -118,7 +122,7 @@ pub enum Medium {
 /// Told of every read, before the next; may wait. False ends all reading.
 pub type Pace<'a> = dyn Fn(u64) -> bool + Sync + 'a;
 
-/// Reads files, one after the other, into buffers of its own.
+/// Reads files, one after the other or two at once, into buffers of its own.
 pub struct Reader<'a> {
     root: &'a Root,
     medium: Medium,
@@ -127,7 +131,7 @@ pub struct Reader<'a> {
 }
 
 /// A reading was given up because all reading was.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped;
 
 impl<'a> Reader<'a> {
@@ -155,14 +159,7 @@ impl<'a> Reader<'a> {
     /// after, has a digest.
     pub fn read(&mut self, task: &Task, algorithms: &[Algorithm]) -> Result<Reading, Stopped> {
         let hashers = algorithms.iter().map(|it| it.hasher()).collect();
-        let read = self.hash(task, None, hashers)?;
-        Ok(read.map_or_else(
-            |reading| reading,
-            |(hashers, bytes)| Reading::Read {
-                digests: hashers.into_iter().map(Hasher::finish).collect(),
-                bytes,
-            },
-        ))
+        Ok(whole(self.hash(task, None, hashers)?))
     }
 
     /// Reads a piece of a file, by the same rules.
@@ -191,48 +188,92 @@ impl<'a> Reader<'a> {
         &mut self,
         task: &Task,
         span: Option<Span>,
-        mut hashers: Vec<Hasher>,
+        hashers: Vec<Hasher>,
     ) -> Result<Result<(Vec<Hasher>, u64), Reading>, Stopped> {
-        let opened = self.root.file(&task.path);
-        let file = match opened {
+        let mut open = match Open::new(self.root, self.medium, task, span, hashers) {
+            Ok(open) => open,
+            Err(reading) => return Ok(Err(reading)),
+        };
+        let update = |block: &[u8]| open.hashers.iter_mut().for_each(|it| it.update(block));
+        let end = self.buffers.feed(&mut open.content, self.pace, update)?;
+        Ok(open.close(end))
+    }
+}
+
+/// A file that is being read.
+struct Open {
+    content: Content,
+    before: Attributes,
+    is_whole: bool,
+    hashers: Vec<Hasher>,
+}
+
+impl Open {
+    /// A file that is as it was listed; or what came of it instead.
+    fn new(
+        root: &Root,
+        medium: Medium,
+        task: &Task,
+        span: Option<Span>,
+        hashers: Vec<Hasher>,
+    ) -> Result<Self, Reading> {
+        let file = match root.file(&task.path) {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => {
-                return Ok(Err(moving("gone since it was listed")));
+                return Err(moving("gone since it was listed"));
             }
-            Err(error) => return Ok(Err(failed("failed to open", error))),
+            Err(error) => return Err(failed("failed to open", error)),
         };
         let before = match look(&file) {
             Ok(Some(before)) => before,
-            Ok(None) => return Ok(Err(moving("no longer a regular file"))),
-            Err(error) => return Ok(Err(failed("failed to look at", error))),
+            Ok(None) => return Err(moving("no longer a regular file")),
+            Err(error) => return Err(failed("failed to look at", error)),
         };
         if let Some(listed) = task.attributes
             && !(before.size == listed.size && listed.has_time_of(&before))
         {
-            return Ok(Err(moving("changed since it was listed")));
+            return Err(moving("changed since it was listed"));
         }
-        let source = content::Content::new(&file, before.size, self.medium);
-        let source = match span {
-            Some(span) => source.only(span),
-            None => source,
-        };
-        let update = |block: &[u8]| hashers.iter_mut().for_each(|it| it.update(block));
-        let end = match self.buffers.feed(source, self.pace, update)? {
-            Ok(end) => end,
-            Err((offset, error)) => {
-                let error = io::Error::from(error);
-                let why = format!("failed to read at byte {offset}: {error}");
-                return Ok(Err(Reading::Failed { why }));
-            }
-        };
-        Ok(match look(&file) {
-            Ok(Some(after)) if after == before && (span.is_some() || end == before.size) => {
-                Ok((hashers, end))
+        let content = Content::new(file, before.size, medium);
+        Ok(Self {
+            content: match span {
+                Some(span) => content.only(span),
+                None => content,
+            },
+            before,
+            is_whole: span.is_none(),
+            hashers,
+        })
+    }
+
+    /// The hashers, and where reading ended, if it is still the same file.
+    fn close(self, end: Result<u64, Failed>) -> Result<(Vec<Hasher>, u64), Reading> {
+        let end = end.map_err(|(offset, error)| {
+            let error = io::Error::from(error);
+            let why = format!("failed to read at byte {offset}: {error}");
+            Reading::Failed { why }
+        })?;
+        match look(self.content.file()) {
+            Ok(Some(after))
+                if after == self.before && (!self.is_whole || end == self.before.size) =>
+            {
+                Ok((self.hashers, end))
             }
             Ok(_) => Err(moving("changed while it was read")),
             Err(error) => Err(failed("failed to look again at", error)),
-        })
+        }
     }
+}
+
+/// What came of reading a whole file.
+fn whole(read: Result<(Vec<Hasher>, u64), Reading>) -> Reading {
+    read.map_or_else(
+        |reading| reading,
+        |(hashers, bytes)| Reading::Read {
+            digests: hashers.into_iter().map(Hasher::finish).collect(),
+            bytes,
+        },
+    )
 }
 
 fn moving(why: &str) -> Reading {

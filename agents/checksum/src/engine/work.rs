@@ -4,8 +4,12 @@
 )]
 //! Reading: files that are to be read go to threads in packs, and what they find goes to the store in batches.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+mod found;
+mod round;
+mod waiting;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,12 +18,13 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio::task::JoinSet;
 
+use round::Round;
+
 use super::adapt::Adapt;
 use super::{Error, Job, Shared};
-use crate::algorithm::Algorithm;
 use crate::judge::Reading;
 use crate::pack::Packer;
-use crate::read::{Reader, Root, Stopped};
+use crate::read::Root;
 use crate::store::{self, Pending, Run, Store};
 
 /// Rows that are asked for at once.
@@ -28,12 +33,10 @@ const PAGE: u32 = 4000;
 const AHEAD: usize = 4;
 /// A file of which nothing came back is read again so often.
 const ROUNDS: usize = 3;
-/// The most files that are read at once where nobody says how many.
+/// The most readers where nobody says how many files are read at once.
 const MOST_READERS: usize = 64;
 /// How long a number of readers is tried.
 const TRIAL: Duration = Duration::from_secs(2);
-/// A reader whose turn it is not looks so often whether it is.
-const NAP: Duration = Duration::from_millis(50);
 
 type Pack = Vec<Pending>;
 /// A file, and what came of reading it.
@@ -81,41 +84,12 @@ pub(super) async fn give_up(store: &Store, run: &Run) -> Result<(), store::Error
     }
 }
 
-/// The readers of one round, and who keeps them busy.
-struct Round {
-    root: Arc<Root>,
-    shared: Arc<Shared>,
-    algorithm: Algorithm,
-    medium: crate::read::Medium,
-    waiting: Mutex<Receiver<Pack>>,
-    /// Readers with a lower number may read.
-    allowed: AtomicUsize,
-    /// Nobody waits for results any more.
-    is_given_up: AtomicBool,
-    /// No more packs will come.
-    is_drained: AtomicBool,
-    /// Those whose turn it is not wait here, and nobody for them when there is nothing left.
-    turn: Mutex<()>,
-    changed: Condvar,
-}
-
 /// Ends the readers of a round that was given up.
 struct EndWith(Arc<Round>);
 
 impl Drop for EndWith {
     fn drop(&mut self) {
         self.0.is_given_up.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Lets nobody wait for a reader that has ended, however it did.
-struct CloseWith<'a>(&'a Round);
-
-impl Drop for CloseWith<'_> {
-    fn drop(&mut self) {
-        let waiting = &self.0.waiting;
-        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.close();
     }
 }
 
@@ -134,18 +108,7 @@ async fn round(
     let waiting_room = processors.min(most) * AHEAD;
     let (packs, waiting) = channel::<Pack>(waiting_room);
     let (results, found) = channel::<Vec<Read>>(waiting_room);
-    let round = Arc::new(Round {
-        root: root.clone(),
-        shared: shared.clone(),
-        algorithm: run.what.algorithm,
-        medium: job.medium,
-        waiting: Mutex::new(waiting),
-        allowed: AtomicUsize::new(least),
-        is_given_up: AtomicBool::new(false),
-        is_drained: AtomicBool::new(false),
-        turn: Mutex::default(),
-        changed: Condvar::new(),
-    });
+    let round = Arc::new(Round::new(job, root, run, shared, waiting, least));
     let _end = EndWith(round.clone());
     let mut readers = Readers {
         round: round.clone(),
@@ -251,78 +214,6 @@ async fn produce(store: &Store, run: &Run, job: &Job, packs: Sender<Pack>) -> Re
         let _ = packs.send(pack).await; // nobody is left to read it
     }
     Ok(())
-}
-
-impl Round {
-    /// One reader, on a thread of its own, until there are no more packs or all reading ends. Then nobody waits for room
-    /// for more.
-    fn read(&self, number: usize, results: &Sender<Vec<Read>>) {
-        let _close = CloseWith(self);
-        self.read_packs(number, results);
-    }
-
-    fn read_packs(&self, number: usize, results: &Sender<Vec<Read>>) {
-        let pace = |bytes| {
-            self.shared.pace(bytes);
-            self.go_on()
-        };
-        let mut reader: Option<Reader<'_>> = None;
-        while let Some(pack) = self.next(number) {
-            let reader = reader.get_or_insert_with(|| Reader::new(&self.root, self.medium, &pace));
-            let mut found = Vec::with_capacity(pack.len());
-            for file in pack {
-                self.shared.reading.fetch_add(1, Ordering::Relaxed);
-                let reading = read_one(reader, &file, self.algorithm);
-                self.shared.reading.fetch_sub(1, Ordering::Relaxed);
-                let Ok(reading) = reading else {
-                    let _ = results.blocking_send(found); // what was read is not read again
-                    return;
-                };
-                self.shared.files.fetch_add(1, Ordering::Relaxed);
-                found.push((file, reading));
-            }
-            if results.blocking_send(found).is_err() {
-                return;
-            }
-        }
-    }
-
-    fn go_on(&self) -> bool {
-        !self.shared.is_stopped() && !self.is_given_up.load(Ordering::Relaxed)
-    }
-
-    /// The next pack, when it is this reader's turn and nothing keeps it from reading.
-    fn next(&self, number: usize) -> Option<Pack> {
-        loop {
-            if !self.go_on() || self.is_drained.load(Ordering::Relaxed) {
-                return None;
-            }
-            let is_waiting = number >= self.allowed.load(Ordering::Relaxed);
-            if !is_waiting && !self.shared.is_paused() {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                let pack = waiting.blocking_recv();
-                if pack.is_none() {
-                    self.is_drained.store(true, Ordering::Relaxed);
-                    self.changed.notify_all();
-                }
-                return pack;
-            }
-            let turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-            drop(self.changed.wait_timeout(turn, NAP));
-        }
-    }
-}
-
-/// A file whose checksum was computed with another algorithm is compared by that one, in the same reading.
-fn read_one(
-    reader: &mut Reader<'_>,
-    file: &Pending,
-    algorithm: Algorithm,
-) -> Result<Reading, Stopped> {
-    match file.algorithm() {
-        Some(other) if other != algorithm => reader.read(&file.task, &[algorithm, other]),
-        _ => reader.read(&file.task, &[algorithm]),
-    }
 }
 
 async fn write_back(

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use rustix::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::{self, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -15,7 +15,7 @@ use crate::split::Span;
 pub(super) const BLOCK: usize = 1 << 20;
 
 /// One read of what the kernel may have in memory: hashed while it is still near the core.
-const NEAR: usize = 512 << 10;
+pub(super) const NEAR: usize = 128 << 10;
 
 /// What reads past the cache must be aligned to, everywhere.
 const ALIGNMENT: usize = 4096;
@@ -30,17 +30,17 @@ const LARGE: u64 = 8 << 20;
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Where and why a read failed.
-type Failed = (u64, Errno);
+pub(super) type Failed = (u64, Errno);
 
 /// A block of memory, aligned for reads past the cache.
 #[derive(Debug)]
-struct Block {
+pub(super) struct Block {
     memory: Vec<u8>,
     start: usize,
 }
 
 impl Block {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let memory = vec![0; BLOCK + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         Self { memory, start }
@@ -50,7 +50,7 @@ impl Block {
         &mut self.memory[self.start..self.start + BLOCK]
     }
 
-    fn first(&self, bytes: usize) -> &[u8] {
+    pub(super) fn first(&self, bytes: usize) -> &[u8] {
         &self.memory[self.start..self.start + bytes.min(BLOCK)]
     }
 }
@@ -66,8 +66,8 @@ enum Way {
 
 /// The content of a file.
 #[derive(Debug)]
-pub(super) struct Content<'a> {
-    file: BorrowedFd<'a>,
+pub(super) struct Content {
+    file: OwnedFd,
     size: u64,
     way: Way,
     step: usize,
@@ -76,19 +76,19 @@ pub(super) struct Content<'a> {
     end: u64,
 }
 
-impl<'a> Content<'a> {
-    pub(super) fn new(file: &'a OwnedFd, size: u64, medium: Medium) -> Self {
+impl Content {
+    pub(super) fn new(file: OwnedFd, size: u64, medium: Medium) -> Self {
         let way = match medium {
-            Medium::Device if fs::fcntl_setfl(file, OFlags::DIRECT).is_ok() => Way::Direct,
+            Medium::Device if fs::fcntl_setfl(&file, OFlags::DIRECT).is_ok() => Way::Direct,
             Medium::Device => Way::DontCache,
             Medium::Cache => Way::Plain,
         };
         if way != Way::Direct && size > BLOCK as u64 {
             // Advice only.
-            let _ = fs::fadvise(file, 0, None, fs::Advice::Sequential);
+            let _ = fs::fadvise(&file, 0, None, fs::Advice::Sequential);
         }
         Self {
-            file: file.as_fd(),
+            file,
             size,
             way,
             step: if way == Way::Plain { NEAR } else { BLOCK },
@@ -105,8 +105,18 @@ impl<'a> Content<'a> {
         self
     }
 
+    /// The file itself.
+    pub(super) fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    /// How far it was read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// The next block; nothing at the end.
-    fn next(&mut self, block: &mut Block) -> Result<usize, Failed> {
+    pub(super) fn next(&mut self, block: &mut Block) -> Result<usize, Failed> {
         // Less than was asked for is the end, if the size says so too: small files cost one read. What grows while it is read
         // has changed, however much more of it there is.
         let is_over = self.offset > self.size
@@ -122,7 +132,7 @@ impl<'a> Content<'a> {
             .map_err(|error| (self.offset, error))?;
         if self.way == Way::DropBehind {
             let length = std::num::NonZeroU64::new(read as u64);
-            let _ = fs::fadvise(self.file, self.offset, length, fs::Advice::DontNeed);
+            let _ = fs::fadvise(&self.file, self.offset, length, fs::Advice::DontNeed);
         }
         self.offset += read as u64;
         Ok(read)
@@ -138,15 +148,15 @@ impl<'a> Content<'a> {
             let read = match self.way {
                 Way::DontCache => {
                     let mut buffers = [std::io::IoSliceMut::new(block)];
-                    rustix::io::preadv2(self.file, &mut buffers, self.offset, DONT_CACHE)
+                    rustix::io::preadv2(&self.file, &mut buffers, self.offset, DONT_CACHE)
                 }
                 Way::Plain | Way::Direct | Way::DropBehind => {
-                    rustix::io::pread(self.file, &mut *block, self.offset)
+                    rustix::io::pread(&self.file, &mut *block, self.offset)
                 }
             };
             match (read, self.way) {
                 (Err(Errno::INVAL | Errno::OPNOTSUPP), Way::Direct) => {
-                    fs::fcntl_setfl(self.file, OFlags::empty())?;
+                    fs::fcntl_setfl(&self.file, OFlags::empty())?;
                     self.way = Way::DontCache;
                 }
                 (Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS), Way::DontCache) => {
@@ -173,21 +183,21 @@ fn patiently<T>(mut read: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
 /// Memory for reading, made when it is needed and kept.
 #[derive(Debug, Default)]
 pub struct Buffers {
-    first: Option<Block>,
-    second: Option<Block>,
+    pub(super) first: Option<Block>,
+    pub(super) second: Option<Block>,
 }
 
 impl Buffers {
     /// Feeds all content to `hash`; how many bytes that were.
     pub(super) fn feed(
         &mut self,
-        mut content: Content<'_>,
+        content: &mut Content,
         pace: &Pace<'_>,
         mut hash: impl FnMut(&[u8]),
     ) -> Result<Result<u64, Failed>, Stopped> {
         if content.way == Way::Direct
             && content.size >= LARGE
-            && let Some(fed) = self.feed_ahead(&mut content, pace, &mut hash)
+            && let Some(fed) = self.feed_ahead(content, pace, &mut hash)
         {
             return fed;
         }
@@ -212,7 +222,7 @@ impl Buffers {
     /// had for it.
     fn feed_ahead(
         &mut self,
-        content: &mut Content<'_>,
+        content: &mut Content,
         pace: &Pace<'_>,
         hash: &mut impl FnMut(&[u8]),
     ) -> Option<Result<Result<u64, Failed>, Stopped>> {
@@ -241,7 +251,7 @@ impl Buffers {
     reason = "both ends close when this returns"
 )]
 fn read_ahead(
-    content: &mut Content<'_>,
+    content: &mut Content,
     pace: &Pace<'_>,
     empty: Receiver<Block>,
     to_hash: SyncSender<(Block, usize)>,
@@ -310,11 +320,12 @@ mod tests {
 
     #[test]
     fn a_medium_that_fails_is_told_with_the_place() {
-        let memory = fs::open("/proc/self/mem", OFlags::RDONLY, fs::Mode::empty()).unwrap();
-        let failure = |content: Content<'_>| Buffers::default().feed(content, &|_| true, |_| {});
+        let memory = || fs::open("/proc/self/mem", OFlags::RDONLY, fs::Mode::empty()).unwrap();
+        let failure =
+            |mut content: Content| Buffers::default().feed(&mut content, &|_| true, |_| {});
         // Nothing is mapped at the beginning of a process: its memory cannot be read there.
         for size in [4096, LARGE] {
-            let content = Content::new(&memory, size, Medium::Cache);
+            let content = Content::new(memory(), size, Medium::Cache);
             assert_eq!(failure(content), Ok(Err((0, Errno::IO))));
         }
         let end = end_of_memory();
@@ -322,7 +333,7 @@ mod tests {
             offset: end - 4096,
             length: 8192,
         };
-        let content = Content::new(&memory, u64::MAX, Medium::Cache).only(last);
+        let content = Content::new(memory(), u64::MAX, Medium::Cache).only(last);
         assert_eq!(failure(content), Ok(Err((end, Errno::IO))));
     }
 
@@ -339,10 +350,10 @@ mod tests {
                 if way == Way::Direct {
                     let _ = fs::fcntl_setfl(&file, OFlags::DIRECT); // not everywhere
                 }
-                let mut read = Content::new(&file, size as u64, Medium::Cache);
+                let mut read = Content::new(file, size as u64, Medium::Cache);
                 (read.way, read.step) = (way, BLOCK);
                 let mut hasher = Algorithm::Blake3.hasher();
-                let end = Buffers::default().feed(read, &|_| true, |it| hasher.update(it));
+                let end = Buffers::default().feed(&mut read, &|_| true, |it| hasher.update(it));
                 assert_eq!(end, Ok(Ok(size as u64)), "{way:?}");
                 let digest = Algorithm::Blake3.digest(&content);
                 assert_eq!(hasher.finish(), digest, "{size} bytes, {way:?}");
@@ -355,7 +366,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(LARGE).unwrap();
         let file = OwnedFd::from(file);
-        let mut content = Content::new(&file, LARGE, Medium::Cache);
+        let mut content = Content::new(file, LARGE, Medium::Cache);
         (content.way, content.step) = (Way::Direct, BLOCK);
         let (was_read, reads) = sync_channel(1000);
         let pace = |_| was_read.send(()).is_ok();
@@ -368,12 +379,12 @@ mod tests {
             }
             missing = 1;
         };
-        let end = Buffers::default().feed(content, &pace, hash);
+        let end = Buffers::default().feed(&mut content, &pace, hash);
         assert_eq!(end, Ok(Ok(LARGE)));
     }
 
     /// The ways in which the first block is read, from the first that is tried to the one that works.
-    fn ways(mut content: Content<'_>, block: &mut [u8]) -> (Way, Way) {
+    fn ways(content: &mut Content, block: &mut [u8]) -> (Way, Way) {
         let first = content.way;
         content.read_once(block).unwrap();
         (first, content.way)
@@ -383,8 +394,8 @@ mod tests {
     fn what_cannot_be_read_past_the_cache_is_read_another_way() {
         // Files of the kernel's own are never on a medium.
         let version = fs::open("/proc/version", OFlags::RDONLY, fs::Mode::empty()).unwrap();
-        let content = Content::new(&version, 4096, Medium::Device);
-        let tried = ways(content, Block::new().all());
+        let mut content = Content::new(version, 4096, Medium::Device);
+        let tried = ways(&mut content, Block::new().all());
         assert_eq!(tried, (Way::DontCache, Way::DropBehind));
     }
 
@@ -394,13 +405,15 @@ mod tests {
         let path = folder.path().join("file");
         std::fs::write(&path, vec![7; 3 * ALIGNMENT]).unwrap();
         let file = fs::open(&path, OFlags::RDONLY, fs::Mode::empty()).unwrap();
-        let content = Content::new(&file, 3 * ALIGNMENT as u64, Medium::Device);
+        let mut content = Content::new(file, 3 * ALIGNMENT as u64, Medium::Device);
         let mut block = Block::new();
         let unaligned = &mut block.all()[1..=ALIGNMENT];
-        let (first, last) = ways(content, unaligned);
+        let (first, last) = ways(&mut content, unaligned);
         assert_eq!(unaligned, [7; ALIGNMENT]);
         // Some file systems take any read; then there is nothing to fall back from.
-        let is_direct = fs::fcntl_getfl(&file).unwrap().contains(OFlags::DIRECT);
+        let is_direct = fs::fcntl_getfl(content.file())
+            .unwrap()
+            .contains(OFlags::DIRECT);
         assert_eq!(last == Way::Direct, is_direct, "{first:?}, {last:?}");
     }
 }
