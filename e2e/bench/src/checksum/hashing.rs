@@ -4,14 +4,14 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     process::Stdio,
     thread,
     time::Instant,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use checksum::algorithm::Algorithm;
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -40,15 +40,17 @@ const WALL: Measure = goal("2 GiB in 4 files, blake3, warm: time", "s", 1.1);
 const CPU: Measure = goal("2 GiB in 4 files, blake3, warm: CPU", "s", 1.1);
 /// At least 0.85 times as fast.
 const SHA1: Measure = goal("2 GiB in 4 files, sha1, warm: time", "s", 1.176);
-/// What a program can do that has files copied from the page cache, as `read` does.
-const SHA1_COPIED: Measure = Measure {
-    name: "the same beside that and copying: time",
-    unit: "s",
-    goal: None,
-};
+/// What it gains to hash two files in step, wherever they come from.
+const SHA1_IN_STEP: Measure = in_step("2 GiB in memory, two files in step, sha1: time");
+const SHA256_IN_STEP: Measure = in_step("2 GiB in memory, two files in step, sha256: time");
 
-/// What is copied at once.
-const COPY: usize = 64 << 10;
+const fn in_step(name: &'static str) -> Measure {
+    Measure {
+        name,
+        unit: "s",
+        goal: None,
+    }
+}
 
 pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
     let place = Place::fill().await?;
@@ -63,11 +65,29 @@ pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
         turn(place.sha1(side)).await
     });
     let memory = run.beside("all cores, the same bytes in memory");
-    let sha1 = sha1.await?;
-    rows.extend(row::rows(&[SHA1], &sha1, &memory)?);
-    let copied = run.beside("the same, and all cores copying the files from the page cache");
-    rows.extend(row::rows(&[SHA1_COPIED], &sha1, &copied)?);
+    rows.extend(row::rows(&[SHA1], &sha1.await?, &memory)?);
+    let in_step = rounds::run_by(rules, "in step", &sides, async |side| {
+        turn(memory_alone(side)).await
+    });
+    let one = run.beside("one file per core at a time");
+    let measures = [SHA1_IN_STEP, SHA256_IN_STEP];
+    rows.extend(row::rows(&measures, &in_step.await?, &one)?);
     Ok(rows)
+}
+
+async fn memory_alone(side: Side) -> Result<Sample> {
+    let files = match side {
+        Side::Ours => 2,
+        Side::Peer => 1,
+    };
+    let mut sample = Sample::default();
+    for (measure, algorithm) in [
+        (SHA1_IN_STEP, Algorithm::Sha1),
+        (SHA256_IN_STEP, Algorithm::Sha256),
+    ] {
+        sample.insert(measure.name, in_memory(algorithm, files).await?);
+    }
+    Ok(sample)
 }
 
 struct Place {
@@ -125,21 +145,11 @@ impl Place {
     }
 
     async fn sha1(&self, side: Side) -> Result<Sample> {
-        let (seconds, copying) = match side {
-            Side::Ours => (self.ours("sha1").await?.wall, 0.0),
-            Side::Peer => {
-                let paths = self.paths()?;
-                let memory = tokio::task::spawn_blocking(|| in_memory(Algorithm::Sha1)).await??;
-                (
-                    memory,
-                    tokio::task::spawn_blocking(move || copied(&paths)).await??,
-                )
-            }
+        let seconds = match side {
+            Side::Ours => self.ours("sha1").await?.wall,
+            Side::Peer => in_memory(Algorithm::Sha1, 1).await?,
         };
-        Ok(Sample::from([
-            (SHA1.name, seconds),
-            (SHA1_COPIED.name, seconds + copying),
-        ]))
+        Ok(Sample::from([(SHA1.name, seconds)]))
     }
 }
 
@@ -155,45 +165,32 @@ pub(super) fn nul_separated(folder: &Path, paths: &[PathBuf]) -> Result<Stdio> {
     Ok(File::open(file)?.into())
 }
 
-/// Seconds that all cores together need to copy the files from the page cache, into memory that stays near them.
-fn copied(paths: &[PathBuf]) -> Result<f64> {
-    let cores = thread::available_parallelism()?.get();
-    let began = Instant::now();
-    thread::scope(|scope| {
-        let threads: Vec<_> = paths
-            .chunks(paths.len().div_ceil(cores))
-            .map(|paths| scope.spawn(|| paths.iter().try_for_each(|path| copy(path))))
-            .collect();
-        threads
-            .into_iter()
-            .try_for_each(|it| it.join().map_err(|_| anyhow!("a thread ended"))?)
-    })?;
-    Ok(began.elapsed().as_secs_f64())
+/// Seconds that all cores together need for as many bytes as the files have, with so many hashers in step on each.
+async fn in_memory(algorithm: Algorithm, files: usize) -> Result<f64> {
+    let hash = move || -> Result<f64> {
+        let cores = thread::available_parallelism()?.get();
+        let rounds = usize::try_from(FILES * BYTES)? / BUFFER / cores / files;
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..cores {
+                scope.spawn(move || hash_again(algorithm, rounds, files));
+            }
+        });
+        let hashed = u64::try_from(rounds * BUFFER * cores * files).context("too many bytes")?;
+        Ok(began.elapsed().as_secs_f64() * number(FILES * BYTES) / number(hashed))
+    };
+    tokio::task::spawn_blocking(hash).await?
 }
 
-fn copy(path: &Path) -> Result<()> {
-    let (mut file, mut buffer) = (File::open(path)?, vec![0; COPY]);
-    while file.read(&mut buffer)? > 0 {
-        std::hint::black_box(&buffer);
-    }
-    Ok(())
-}
-
-/// Seconds that all cores together need for as many bytes as the files have.
-fn in_memory(algorithm: Algorithm) -> Result<f64> {
-    let cores = thread::available_parallelism()?.get();
-    let rounds = usize::try_from(FILES * BYTES)? / BUFFER / cores;
-    let began = Instant::now();
-    thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(move || {
-                let buffer = vec![1; BUFFER];
-                let mut hasher = algorithm.hasher();
-                (0..rounds).for_each(|_| hasher.update(&buffer));
-                std::hint::black_box(hasher.finish());
-            });
+fn hash_again(algorithm: Algorithm, rounds: usize, files: usize) {
+    let buffer = vec![1; BUFFER];
+    let [mut hasher, mut other] = [algorithm.hasher(), algorithm.hasher()];
+    for _ in 0..rounds {
+        if files > 1 {
+            hasher.update_in_step(&buffer, &mut other, &buffer);
+        } else {
+            hasher.update(&buffer);
         }
-    });
-    let hashed = number(u64::try_from(rounds * BUFFER * cores).context("too many bytes")?);
-    Ok(began.elapsed().as_secs_f64() * number(FILES * BYTES) / hashed)
+    }
+    std::hint::black_box((hasher.finish(), other.finish()));
 }

@@ -29,13 +29,16 @@ const SUMS: Measure = goal(
 );
 const BITROT: Measure = goal("the same beside a program that stores, too: time", "s", 0.1);
 
+/// Turns are short.
+const TIMES: usize = 5;
+
 /// What bitrot leaves in the folder.
 const LEFT: [&str; 2] = [".bitrot.db", ".bitrot.sha512"];
 
 pub(super) async fn measure(rules: Rules, run: &Run) -> Result<Vec<Row>> {
     let place = Place::fill().await?;
     let sides = [Side::Ours, Side::Peer];
-    let samples = rounds::run_by(rules, "small files", &sides, async |side| {
+    let samples = rounds::run_by(rules.times(TIMES), "small files", &sides, async |side| {
         turn(place.read(side)).await
     });
     let samples = samples.await?;
