@@ -87,7 +87,7 @@ impl Tally {
         self.total += 1;
         if mode.selects(row, run) {
             self.selected += 1;
-            self.selected_bytes += row.attributes.size;
+            self.selected_bytes = self.selected_bytes.saturating_add(row.attributes.size);
         }
     }
 
@@ -97,7 +97,7 @@ impl Tally {
         Self {
             total: self.total + other.total,
             selected: self.selected + other.selected,
-            selected_bytes: self.selected_bytes + other.selected_bytes,
+            selected_bytes: self.selected_bytes.saturating_add(other.selected_bytes),
         }
     }
 }

@@ -72,6 +72,12 @@ impl Key {
         &self.0
     }
 
+    /// The key after this one.
+    pub fn following(self) -> Option<Self> {
+        let next = u128::from_be_bytes(self.0).checked_add(1)?;
+        Some(Self(next.to_be_bytes()))
+    }
+
     /// One of 256 equal parts of all keys.
     pub fn partition(self) -> u8 {
         self.0[0]
@@ -134,6 +140,14 @@ mod tests {
             }
             assert_eq!(next[0], 10);
         }
+    }
+
+    #[test]
+    fn the_key_after_the_last_of_a_piece_is_the_first_of_the_next() {
+        let after = |part, piece| Key::range_of(part, piece, 7).1.following();
+        assert_eq!(after(3, 1), Some(Key::range_of(3, 2, 7).0));
+        assert_eq!(after(3, 6), Some(Key::range_of(4, 0, 7).0));
+        assert_eq!(after(u8::MAX, 6), None);
     }
 
     #[test]

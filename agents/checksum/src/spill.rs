@@ -263,17 +263,13 @@ impl Sorted {
         Ok(Self { entries, paths })
     }
 
-    /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
-        self.entries.iter().map(|it| self.seen(it))
-    }
-
-    /// Those of one part.
-    pub fn part(&self, part: u8) -> impl Iterator<Item = Seen<'_>> {
-        let first = self.entries.partition_point(|it| it.key.partition() < part);
-        let of_part = self.entries[first..].iter();
-        let of_part = of_part.take_while(move |it| it.key.partition() == part);
-        of_part.map(|it| self.seen(it))
+    /// Those from the first to the last of these keys.
+    pub fn range(&self, keys: (Key, Key)) -> impl Iterator<Item = Seen<'_>> {
+        let (first, last) = keys;
+        let begin = self.entries.partition_point(|it| it.key < first);
+        let end = self.entries.partition_point(|it| it.key <= last);
+        let entries = self.entries.get(begin..end).unwrap_or_default();
+        entries.iter().map(|it| self.seen(it))
     }
 
     fn seen(&self, place: &Place) -> Seen<'_> {
@@ -379,11 +375,16 @@ mod tests {
             }
         }
         let together = spill.sorted(&all).unwrap();
-        assert!(together.iter().is_sorted_by_key(|it| it.key));
-        assert_eq!(together.iter().count(), entries.len());
-        let by_part = all.iter().flat_map(|part| together.part(*part));
-        assert!(by_part.eq(together.iter()));
-        assert!(together.part(7).all(|it| it.key.partition() == 7));
+        let whole = (Key::range_of(0, 0, 1).0, Key::range_of(u8::MAX, 0, 1).1);
+        assert!(together.range(whole).is_sorted_by_key(|it| it.key));
+        assert_eq!(together.range(whole).count(), entries.len());
+        let of_part = |part: &u8| together.range(Key::range_of(*part, 0, 1));
+        let by_part = all.iter().flat_map(of_part);
+        assert!(by_part.eq(together.range(whole)));
+        assert!(of_part(&7).all(|it| it.key.partition() == 7));
+        let keys: Vec<_> = together.range(whole).map(|it| it.key).collect();
+        let some = together.range((keys[3], keys[5])).map(|it| it.key);
+        assert!(some.eq(keys[3..=5].iter().copied()));
     }
 
     #[test]
@@ -415,13 +416,14 @@ mod tests {
                     let mut last = None;
                     for piece in pieces {
                         let (first, end) = piece.keys;
-                        let entries = piece.sorted().unwrap();
-                        assert!(entries.iter().is_sorted_by_key(|it| it.key));
+                        let sorted = piece.sorted().unwrap();
+                        let entries = || sorted.range((first, end));
+                        assert_eq!(entries().count(), sorted.entries.len());
+                        assert!(entries().is_sorted_by_key(|it| it.key));
                         assert!(last < Some(first) && first <= end);
-                        assert!(entries.iter().all(|it| (first..=end).contains(&it.key)));
-                        assert!(entries.iter().all(|it| it.key.partition() == part));
+                        assert!(entries().all(|it| it.key.partition() == part));
                         last = Some(end);
-                        found.extend(entries.iter().map(|it| Entry {
+                        found.extend(entries().map(|it| Entry {
                             path: RelativePath::new(it.path),
                             attributes: it.attributes,
                         }));

@@ -206,13 +206,21 @@ impl Pass<'_> {
         let mut writer = self.store.write_parts(self.run.id, self.job.sync_rows);
         if let [part] = parts[..] {
             for piece in self.pieces(part).await? {
-                let (listed, rows) = self.both(piece).await?;
-                let found = self.compared(listed.iter(), &rows);
-                writer.add(&[(part, found.part())], &found).await?;
+                let mut left = Some(piece.keys);
+                let (listed, mut step) =
+                    tokio::try_join!(self.sorted(piece), self.step(&mut left))?;
+                while let Some((keys, rows)) = step {
+                    let found = self.compared(listed.range(keys), &rows);
+                    writer.add(&[(part, found.part())], &found).await?;
+                    step = self.step(&mut left).await?;
+                }
             }
         } else if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
             let keys = (Key::range_of(*first, 0, 1).0, Key::range_of(*last, 0, 1).1);
-            let rows = self.store.view().rows(keys, self.job.sync_rows).await?;
+            let (mut left, mut rows) = (Some(keys), Vec::new());
+            while let Some((_, more)) = self.step(&mut left).await? {
+                rows.extend(more);
+            }
             let wanted = parts.clone();
             let listed = self.spilled(move |spill| spill.sorted(&wanted)).await?;
             let (sums, found) = self.compare_small(&parts, &listed, &rows);
@@ -232,7 +240,7 @@ impl Pass<'_> {
         for part in parts {
             let first = rows.partition_point(|row| row.key.partition() < *part);
             let end = rows.partition_point(|row| row.key.partition() <= *part);
-            let found = self.compared(listed.part(*part), &rows[first..end]);
+            let found = self.compared(listed.range(Key::range_of(*part, 0, 1)), &rows[first..end]);
             sums.push((*part, found.part()));
             all.append(found);
         }
@@ -263,11 +271,14 @@ impl Pass<'_> {
             return Err(Error::Stopped { run: self.run.id });
         }
         for piece in self.pieces(part).await? {
-            let (listed, rows) = self.both(piece).await?;
-            let gone = self.compared(listed.iter(), &rows).missing;
-            self.store
-                .forget(self.run.id, &gone, self.job.sync_rows)
-                .await?;
+            let mut left = Some(piece.keys);
+            let (listed, mut step) = tokio::try_join!(self.sorted(piece), self.step(&mut left))?;
+            while let Some((keys, rows)) = step {
+                let gone = self.compared(listed.range(keys), &rows).missing;
+                let forgotten = self.store.forget(self.run.id, &gone, self.job.sync_rows);
+                forgotten.await?;
+                step = self.step(&mut left).await?;
+            }
         }
         Ok(())
     }
@@ -291,16 +302,33 @@ impl Pass<'_> {
         told.map_err(|source| spill_failed(self.job, source))
     }
 
-    /// What was listed of a piece, and what the store knows of it.
-    async fn both(&self, piece: Piece) -> Result<(Sorted, Vec<Row>), Error> {
-        let keys = piece.keys;
-        let listed = tokio::task::spawn_blocking(move || piece.sorted());
-        let rows = self.store.view().rows(keys, self.job.sync_rows).await?;
-        let listed = listed.await.map_err(|_| Error::Reader)?;
-        let listed = listed.map_err(|source| spill_failed(self.job, source))?;
-        Ok((listed, rows))
+    /// What was listed of a piece.
+    async fn sorted(&self, piece: Piece) -> Result<Sorted, Error> {
+        let listed = tokio::task::spawn_blocking(move || piece.sorted()).await;
+        let listed = listed.map_err(|_| Error::Reader)?;
+        listed.map_err(|source| spill_failed(self.job, source))
+    }
+
+    /// The rows of as many of the keys that are left as fit into memory with ease, and which keys these are: the store may know
+    /// far more files than were listed.
+    async fn step(&self, left: &mut Option<(Key, Key)>) -> Result<Option<Step>, Error> {
+        let Some((first, last)) = *left else {
+            return Ok(None);
+        };
+        let most = self.job.sync_rows.max(1);
+        let rows = self.store.view().rows((first, last), most).await?;
+        let end = match rows.last() {
+            Some(row) if rows.len() >= most => row.key,
+            _ => last,
+        };
+        let next = end.following().filter(|next| *next <= last);
+        *left = next.map(|next| (next, last));
+        Ok(Some(((first, end), rows)))
     }
 }
+
+/// The first and the last of some keys, and what the store knows of them.
+type Step = ((Key, Key), Vec<Row>);
 
 fn guard(percent: u8, missing: u64, known: u64) -> Result<(), Error> {
     if may_forget(missing, known, percent) {

@@ -8,6 +8,7 @@ use super::{Error, Lent, Part, Store};
 use crate::entry::{Attributes, Seen};
 use crate::judge::RunId;
 use crate::merge::Differences;
+use crate::path::Key;
 
 /// Columns of a file that a listing knows.
 const COLUMNS: usize = 7;
@@ -29,6 +30,11 @@ impl PartWriter<'_> {
         parts: &[(u8, Part)],
         found: &Differences<'_>,
     ) -> Result<(), Error> {
+        // Nothing would ever correct a row that has the key of one file and the path of another.
+        if found.new.iter().any(|it| Key::of(it.path) != it.key) {
+            let what = "a path in the listing is not what it was when it was listed";
+            return Err(Error::Damaged(what.into()));
+        }
         if self.link.is_none() {
             self.link = Some(self.store.begin().await?);
         }

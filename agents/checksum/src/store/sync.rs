@@ -167,37 +167,19 @@ impl Store {
 }
 
 impl View {
-    /// The rows of a range of keys, in their order, asked for at most so many at once.
-    pub async fn rows(&self, keys: (Key, Key), limit: usize) -> Result<Vec<Row>, Error> {
-        let limit = limit.max(1);
+    /// The first rows of a range of keys, in their order, no more than so many.
+    pub async fn rows(&self, keys: (Key, Key), most: usize) -> Result<Vec<Row>, Error> {
+        let select =
+            "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run FROM orrery_files
+             WHERE fs = ? AND hash >= ? AND hash <= ? ORDER BY hash LIMIT ?";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
         let (first, last) = keys;
+        let values = values![self.fs, first.as_bytes(), last.as_bytes(), most];
         let mut link = self.links.lend().await?;
-        let mut found: Vec<Row> = Vec::new();
-        loop {
-            let (after, from) = match found.last() {
-                Some(row) => (">", row.key),
-                None => (">=", first),
-            };
-            let select = format!(
-                "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run FROM orrery_files
-                 WHERE fs = ? AND hash {after} ? AND hash <= ? ORDER BY hash LIMIT ?"
-            );
-            let most = i64::try_from(limit).unwrap_or(i64::MAX);
-            let values = values![self.fs, from.as_bytes(), last.as_bytes(), most];
-            let page = link.fetch_as(&select, &values, |mut row| row_of(&mut row));
-            let page = page.await?;
-            let is_last = page.len() < limit;
-            // Most ranges come in one page.
-            if found.is_empty() {
-                found = page;
-            } else {
-                found.extend(page);
-            }
-            if is_last {
-                link.give_back();
-                return Ok(found);
-            }
-        }
+        let rows = link.fetch_as(select, &values, |mut row| row_of(&mut row));
+        let rows = rows.await?;
+        link.give_back();
+        Ok(rows)
     }
 
     /// Whether there are no more rows than so many.
