@@ -117,7 +117,7 @@ pub enum Error {
         /// Why.
         errno: rustix::io::Errno,
     },
-    /// The list of files broke off. What was read of it went to the sink.
+    /// The list of files broke off. Some of what was read of it went to the sink.
     #[error("failed to read the list of files after record {after}")]
     List {
         /// How many records were read.

@@ -1,4 +1,4 @@
-//! How many files to read at once. In: how much came of it. Out: how many to try next. Pure.
+//! How many readers there are to be. In: how much came of it. Out: how many to try next. Pure.
 
 /// Changes of the rate below this are noise.
 const NOISE: f64 = 0.05;
@@ -27,7 +27,7 @@ impl Adapt {
         }
     }
 
-    /// How many files are to be read at once.
+    /// How many readers there are to be.
     pub fn readers(&self) -> usize {
         self.now
     }

@@ -26,7 +26,7 @@ use crate::path::RelativePath;
 /// How to read a list.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many threads ask for attributes at most, the caller's among them.
+    /// How many threads work on it at most, the caller's among them.
     pub threads: NonZeroUsize,
     /// What is left out: the paths that match, and all below them.
     pub excludes: Excludes,

@@ -38,8 +38,8 @@ struct Lane<T> {
     block: Block,
     /// How much of the block is to be hashed.
     filled: usize,
-    /// Whether reading has ended, and how.
-    end: Option<Result<(), Failed>>,
+    /// Where reading has ended, and how, if it has.
+    end: Option<Result<u64, Failed>>,
 }
 
 impl Reader<'_> {
@@ -69,15 +69,15 @@ impl Reader<'_> {
             if !is_stopped {
                 hash(&mut lanes);
             }
-            for lane in lanes.extract_if(.., |lane| lane.end.is_some()) {
-                let (file, reading, block) = lane.close();
-                self.keep(block);
-                done(file, Ok(reading));
+            for lane in lanes.extract_if(.., |lane| is_stopped || lane.end.is_some()) {
+                let reading = match lane.end {
+                    Some(end) => Ok(whole(lane.open.close(end))),
+                    None => Err(Stopped),
+                };
+                self.keep(lane.block);
+                done(lane.file, reading);
             }
             if is_stopped {
-                for lane in lanes {
-                    done(lane.file, Err(Stopped));
-                }
                 return;
             }
         }
@@ -116,7 +116,7 @@ impl<T> Lane<T> {
     fn read(&mut self, pace: &Pace<'_>) -> Result<(), Stopped> {
         self.filled = 0;
         match self.open.content.next(&mut self.block) {
-            Ok(0) => self.end = Some(Ok(())),
+            Ok(0) => self.end = Some(Ok(self.open.content.offset())),
             Ok(read) if !pace(read as u64) => return Err(Stopped),
             Ok(read) => self.filled = read,
             Err(failed) => self.end = Some(Err(failed)),
@@ -128,12 +128,6 @@ impl<T> Lane<T> {
     fn unhashed(&mut self) -> Option<(&mut Hasher, &[u8])> {
         let block = self.block.first(self.filled);
         Some((self.open.hashers.first_mut()?, block))
-    }
-
-    fn close(self) -> (T, Reading, Block) {
-        let offset = self.open.content.offset();
-        let end = self.end.unwrap_or(Ok(())).map(|()| offset);
-        (self.file, whole(self.open.close(end)), self.block)
     }
 }
 

@@ -1,14 +1,14 @@
-//! One connection to a database, whichever it is. In: statements and values. Out: rows of plain values.
+//! One connection to a database, whichever it is. In: statements and values. Out: rows, from which values are read in order.
 //! Touches: a SQLite file, or a MySQL or MariaDB server.
 
 use std::time::Duration;
 
 use futures::TryStreamExt as _;
-use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlRow, MySqlValueRef};
+use sqlx::mysql::{MySqlArguments, MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{
-    AssertSqlSafe, ConnectOptions as _, Connection as _, Decode, MySql, Row as _, Sqlite,
-    TypeInfo as _, ValueRef as _, query::Query,
+    AssertSqlSafe, ConnectOptions as _, Connection as _, MySql, Row as _, Sqlite, TypeInfo as _,
+    ValueRef as _, query::Query,
 };
 
 use tokio::time::timeout;
@@ -382,16 +382,11 @@ fn mysql_value(row: &MySqlRow, column: usize) -> Result<Value, Error> {
         return Ok(Value::Null);
     }
     Ok(match value.type_info().name() {
-        "BIGINT" | "INT" | "SMALLINT" | "TINYINT" => Value::Int(number(value)?),
+        "BIGINT" | "INT" | "SMALLINT" | "TINYINT" => Value::Int(row.try_get_unchecked(column)?),
         name if name.ends_with("UNSIGNED") => Value::from(row.try_get::<u64, _>(column)?),
         name if name.ends_with("BLOB") || name.ends_with("BINARY") => {
             Value::Bytes(row.try_get_unchecked(column)?)
         }
         _ => Value::Text(row.try_get(column)?),
     })
-}
-
-fn number(value: MySqlValueRef<'_>) -> Result<i64, Error> {
-    let number = <i64 as Decode<MySql>>::decode(value);
-    Ok(number.map_err(sqlx::Error::Decode)?)
 }

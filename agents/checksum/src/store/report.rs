@@ -111,11 +111,10 @@ impl View {
             "SELECT {WARNING} FROM orrery_warnings WHERE fs = ? AND {only} ORDER BY path, id LIMIT ?"
         );
         let mut link = self.links.lend().await?;
-        let rows = link
-            .fetch(&select, &values![self.fs, i64::from(limit)])
-            .await?;
+        let values = values![self.fs, i64::from(limit)];
+        let warnings = link.fetch_as(&select, &values, warning).await?;
         link.give_back();
-        rows.into_iter().map(warning).collect()
+        Ok(warnings)
     }
 
     /// How many files are damaged as far as is known, and nobody has taken note of it.
@@ -153,11 +152,6 @@ impl View {
     /// Files that a run could not verify, by path.
     pub async fn problems(&self, run: RunId, limit: u32) -> Result<Vec<Problem>, Error> {
         let select = "SELECT path, outcome, why FROM orrery_problems WHERE fs = ? AND run = ? ORDER BY path LIMIT ?";
-        let mut link = self.links.lend().await?;
-        let rows = link
-            .fetch(select, &values![self.fs, run, i64::from(limit)])
-            .await?;
-        link.give_back();
         let problem = |mut row: Row| -> Result<Problem, Error> {
             Ok(Problem {
                 path: RelativePath::new(row.bytes()?),
@@ -165,7 +159,11 @@ impl View {
                 why: row.text()?,
             })
         };
-        rows.into_iter().map(problem).collect()
+        let mut link = self.links.lend().await?;
+        let values = values![self.fs, run, i64::from(limit)];
+        let problems = link.fetch_as(select, &values, problem).await?;
+        link.give_back();
+        Ok(problems)
     }
 
     /// The next checksums after `after`, in the order of their keys.

@@ -223,9 +223,9 @@ impl View {
             format!("SELECT {COLUMNS} FROM orrery_runs WHERE fs = ? ORDER BY id DESC LIMIT ?");
         let mut link = self.links.lend().await?;
         let values = values![self.fs, i64::from(limit)];
-        let rows = link.fetch(&select, &values).await?;
+        let runs = link.fetch_as(&select, &values, read).await?;
         link.give_back();
-        rows.into_iter().map(read).collect()
+        Ok(runs)
     }
 
     /// The last run that there was.
