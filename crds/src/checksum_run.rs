@@ -61,7 +61,7 @@ pub struct ChecksumRunSpec {
     /// How files are hashed. A change computes both digests once and raises no false alarm.
     #[serde(default)]
     pub algorithm: Algorithm,
-    /// The name under which the store keeps these files; absent means the name of the claim.
+    /// The name under which the store keeps these files; absent means the name of the claim, or `<namespace>/<claim>` in a database. Runs that name the same in one database mean the same files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 63),

@@ -105,15 +105,28 @@ pub fn checksum_preparation(run: &str) -> String {
     child(run, "-checksum-store")
 }
 
-/// The parent's name and what the child is. One that would be too long is cut, and ends in a digest that keeps
-/// it apart from others that begin alike.
+/// The longest name of the files of a run: a database has a column for it.
+pub const FILE_SYSTEM_LIMIT: usize = 253;
+
+/// The files of a claim in a database, which several namespaces may use.
+pub fn file_system(namespace: &str, claim: &str) -> String {
+    fitting(&format!("{namespace}/{claim}"), "", FILE_SYSTEM_LIMIT)
+}
+
+/// The parent's name and what the child is.
 fn child(parent: &str, what: &str) -> String {
-    if parent.len() + what.len() <= CHILD_NAME_LIMIT {
-        return format!("{parent}{what}");
+    fitting(parent, what, CHILD_NAME_LIMIT)
+}
+
+/// A name and what comes after it. One that would be too long is cut, and ends in a digest that keeps it apart from
+/// others that begin alike.
+fn fitting(name: &str, what: &str, limit: usize) -> String {
+    if name.len() + what.len() <= limit {
+        return format!("{name}{what}");
     }
-    let digest = digest(parent.as_bytes(), 4);
-    let room = CHILD_NAME_LIMIT - what.len() - digest.len() - 1;
-    let cut = parent[..parent.floor_char_boundary(room)].trim_end_matches(['-', '.']);
+    let digest = digest(name.as_bytes(), 4);
+    let room = limit - what.len() - digest.len() - 1;
+    let cut = name[..name.floor_char_boundary(room)].trim_end_matches(['-', '.']);
     format!("{cut}-{digest}{what}")
 }
 
@@ -154,6 +167,15 @@ mod tests {
                 assert!(!one.contains(".-") && !one.contains("--"), "{one}");
             }
         }
+    }
+
+    #[test]
+    fn claims_of_two_namespaces_are_two_file_systems_however_long_their_names() {
+        assert_eq!(file_system("photos", "home"), "photos/home");
+        let (namespace, claim) = ("n".repeat(63), "c".repeat(252));
+        let long = |last| file_system(&namespace, &format!("{claim}{last}"));
+        assert_eq!(long('1').len(), FILE_SYSTEM_LIMIT);
+        assert_ne!(long('1'), long('2'));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod plan;
 pub mod pod;
 pub mod snapshot;
 pub mod status;
+pub mod turns;
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,6 +40,7 @@ use crate::{
 };
 use config::Validated;
 use plan::{Observed, Plan, Stage};
+use turns::Turns;
 
 /// When to look again at an object whose namespace has not been listed yet.
 const UNKNOWN: Duration = Duration::from_secs(1);
@@ -63,6 +65,8 @@ pub struct Context {
     pub pods: Store<SlimPod>,
     /// What was applied.
     pub applied: Applied,
+    /// Which runs have begun that no cache tells of yet.
+    pub turns: Turns,
     /// Reads Secrets.
     pub secrets: Secrets,
     /// The certificates of the control port.
@@ -104,6 +108,9 @@ pub enum Failure {
     /// Agents and operator may not be able to talk.
     #[error(transparent)]
     Certificates(#[from] pki::Error),
+    /// Another pass was faster.
+    #[error("another run has begun on the store meanwhile")]
+    Overtaken,
 }
 
 impl Failure {
@@ -115,6 +122,7 @@ impl Failure {
             Self::Secrets(error) => error.class(),
             Self::Snapshot(error) => error.class(),
             Self::Certificates(error) => error.class(),
+            Self::Overtaken => Class::Conflict,
         }
     }
 }
@@ -134,6 +142,7 @@ pub async fn reconcile(context: Context, key: Key) -> Next {
     let cached = context.runs.get(&key);
     let Some(cached) = cached.filter(|run| run.meta().deletion_timestamp.is_none()) else {
         context.fleet.forget(&subject(&key));
+        context.turns.forget(&key);
         return Next::Await;
     };
     match &cached.0 {
@@ -171,9 +180,15 @@ impl Context {
             run: checked.as_ref().ok().cloned().map(Box::new),
             round: None,
         };
+        if seen.observed.job.is_some() || seen.observed.is_over() {
+            self.turns.forget(&Key::of(run));
+        }
         let outcome = match checked {
             Ok(checked) => self.pass_over(&checked, &mut seen, now).await,
-            Err(invalid) => Err(invalid.into()),
+            Err(invalid) => {
+                let plan = plan::without_spec(&run.spec, &seen.observed);
+                plan.map(Box::new).ok_or_else(|| invalid.into())
+            }
         };
         (seen, outcome)
     }
@@ -188,13 +203,16 @@ impl Context {
         observe::credentials(self, run, &mut seen.observed).await?;
         observe::snapshot(self, run, &mut seen.observed).await?;
         let plan = Box::new(plan::plan(run, &seen.observed, now));
+        if plan.begins(&seen.observed) && !self.turns.take(run) {
+            return Err(Failure::Overtaken);
+        }
         self.act(run, &plan).await?;
         Ok(plan)
     }
 
     /// Asks the agents how they are; those that work by an older configuration are sent the newest.
     async fn ask(&self, run: &Validated, seen: &mut Seen) -> Result<(), Failure> {
-        let pods = observe::pods(self, run);
+        let pods = observe::pods(self, &run.key.namespace, &run.uid);
         let roster = Roster::new(
             Arc::new(run.document()),
             self.control_port,
@@ -271,10 +289,11 @@ impl Context {
             Ok(StatusWrite::TooSoon(wait)) => Some(Next::After(wait)),
             Ok(StatusWrite::Written(stored)) => {
                 self.runs.refresh(Custom::slim(*stored));
-                if let Ok(plan) = outcome {
-                    let events = status::events(old, &status, &plan.stage);
-                    self.reporter.events(&reference(run), &events).await;
-                }
+                let events = match outcome {
+                    Ok(plan) => status::events(old, &status, &plan.stage),
+                    Err(failure) => status::events_of_failure(old, &status, failure),
+                };
+                self.reporter.events(&reference(run), &events).await;
                 None
             }
             Err(error) => {

@@ -213,6 +213,10 @@ impl Context {
                 let mut events = status::events_of_results(seen);
                 let given_up = outcome.as_ref().ok().filter(|plan| plan.start.is_empty());
                 events.extend(given_up.into_iter().flat_map(status::events_of_plan));
+                let failed = outcome.as_ref().err();
+                let failed = failed
+                    .and_then(|failure| status::event_of_failure(&seen.status, &status, failure));
+                events.extend(failed);
                 self.reporter.events(&reference(schedule), &events).await;
                 // What waits for the status to have told of something can go on now.
                 Some(Next::After(Duration::ZERO))

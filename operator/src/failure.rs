@@ -4,7 +4,7 @@ use std::error::Error;
 
 use crds::condition::{self, Draft, READY, RECONCILING, Reason, STALLED};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use runtime::telemetry::chain;
 use tracing::{debug, warn};
 
@@ -13,7 +13,7 @@ use crate::{
     class::Class,
     controller::Next,
     object::Key,
-    report::{Reporter, StatusWrite},
+    report::{EventDraft, Reporter, StatusWrite},
     requeue::Stamp,
 };
 
@@ -49,6 +49,25 @@ pub fn drafts(class: Class, reason: &'static Reason, message: String) -> Vec<Dra
         ),
     };
     vec![ready, other]
+}
+
+/// The event of a pass that failed: once, when Ready begins to say so. A failure that is likely to pass is worth none.
+pub fn event(
+    class: Class,
+    reason: &'static Reason,
+    old: &[Condition],
+    new: &[Condition],
+) -> Option<EventDraft> {
+    let ready = |conditions| condition::find(conditions, READY);
+    let (before, now) = (ready(old), ready(new)?);
+    let is_new = before.is_none_or(|before| before.reason != now.reason);
+    let is_told = now.reason == reason.name && is_new && class != Class::Transient;
+    is_told.then(|| EventDraft {
+        warning: true,
+        reason,
+        note: now.message.clone(),
+        related: None,
+    })
 }
 
 /// Tells of an object that this release cannot read, whose status stays as it is otherwise.

@@ -82,6 +82,9 @@ pub enum StatusWrite<K> {
     TooSoon(Duration),
 }
 
+/// The longest note of an event that the API server takes, in bytes.
+const NOTE_LIMIT: usize = 1024;
+
 /// Something that happened, for `kubectl describe`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventDraft {
@@ -263,7 +266,7 @@ impl Reporter {
                 EventType::Normal
             },
             reason: draft.reason.name.into(),
-            note: Some(draft.note.clone()),
+            note: Some(shortened(&draft.note)),
             action: "Reconcile".into(),
             secondary: draft.related.clone().map(|related| ObjectReference {
                 namespace: about.namespace.clone(),
@@ -274,6 +277,30 @@ impl Reporter {
         match self.leadership.send(WRITE_TIMEOUT, request).await {
             Ok(published) => published.map_err(|error| chain(&error)),
             Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn shortened(note: &str) -> String {
+    if note.len() <= NOTE_LIMIT {
+        return note.into();
+    }
+    let cut = note.floor_char_boundary(NOTE_LIMIT - '…'.len_utf8());
+    format!("{}…", &note[..cut])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_has_no_more_bytes_than_the_server_takes_and_whole_characters() {
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(shortened(&"x".repeat(NOTE_LIMIT)).len(), NOTE_LIMIT);
+        for long in ["x".repeat(NOTE_LIMIT + 1), "ä".repeat(NOTE_LIMIT)] {
+            let note = shortened(&long);
+            assert!(note.len() <= NOTE_LIMIT && note.len() > NOTE_LIMIT - 4);
+            assert!(note.ends_with('…') && long.starts_with(note.trim_end_matches('…')));
         }
     }
 }

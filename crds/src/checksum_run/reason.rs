@@ -19,14 +19,14 @@ pub const DAMAGE_FOUND: Reason = Reason {
 /// Ended: some files could not be read.
 pub const UNREADABLE: Reason = Reason {
     name: "Unreadable",
-    meaning: "The run ended; some files could not be read.",
-    remedy: "Look at the storage and at the permissions of the user that reads.",
+    meaning: "The run ended; some files could not be read, or were not there as they were listed: any of a snapshot, or more of a live volume than were verified.",
+    remedy: "Look at the storage and at the permissions of the user that reads, and whether the volume is still what it was.",
 };
 
 /// Ended on request.
 pub const CANCELLED: Reason = Reason {
     name: "Cancelled",
-    meaning: "The run was ended by `spec.cancel`.",
+    meaning: "The run was ended by `spec.cancel`, or given up by somebody who has the store.",
     remedy: "Nothing; make a new run to read the files.",
 };
 
@@ -83,7 +83,7 @@ pub const SNAPSHOTTING: Reason = Reason {
 pub const STARTING: Reason = Reason {
     name: "Starting",
     meaning: "The pods of the run are being started.",
-    remedy: "Wait. If it takes long, the message names what the pods wait for.",
+    remedy: "Wait. If it takes long, the message names what the pods wait for, or the command that tells.",
 };
 
 /// Going on: files are listed.
@@ -97,7 +97,7 @@ pub const LISTING: Reason = Reason {
 pub const READING: Reason = Reason {
     name: "Reading",
     meaning: "Files are being read.",
-    remedy: "Wait; `status.progressPercent` tells how far it is.",
+    remedy: "Wait; `status.progressPercent` tells how far it is. If no worker is ready, the message says why.",
 };
 
 /// Going on: what the run made is removed.
@@ -125,7 +125,7 @@ pub const STORE_IN_USE: Reason = Reason {
 pub const UNRESOLVED_RUN: Reason = Reason {
     name: "UnresolvedRun",
     meaning: "The store holds a run that was neither finished nor aborted, and that no ChecksumRun of this namespace stands for.",
-    remedy: "Resume or abort it where it was started; the message names it.",
+    remedy: "Resume or abort it where it was started; the message names it. If that is gone, `orrery-checksum abort` gives it up.",
 };
 
 /// Waiting: the store cannot be reached.
@@ -181,7 +181,7 @@ pub const WAITING: Reason = Reason {
 pub const INVALID_SPEC: Reason = Reason {
     name: "InvalidSpec",
     meaning: "A field of the spec cannot be used; the message names it.",
-    remedy: "Make a new run with the field corrected. Nothing is tried until the object changes.",
+    remedy: "Make a new run with the field corrected, and cancel or delete this one. Nothing is tried until the object changes.",
 };
 
 /// The name of something that the run needs is taken.

@@ -10,8 +10,8 @@ pub(super) const SAMPLE: Rule = (
 );
 
 pub(super) const SINGLE_POD: Rule = (
-    "has(self.queue) || !has(self.workers) || !has(self.workers.replicas) || self.workers.replicas <= 1",
-    "more than one worker needs a queue: set queue.redis, or workers.replicas to 1",
+    "has(self.queue) || !has(self.workers) || !has(self.workers.replicas) || self.workers.replicas == 1",
+    "without spec.queue there is one pod: spec.workers.replicas must be 1; spec.suspend stops reading",
 );
 
 pub(super) const SHARED_QUEUE_STORE: Rule = (

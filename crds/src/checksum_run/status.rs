@@ -55,6 +55,9 @@ pub struct ChecksumRunStatus {
     /// The files by what became of them; the others always add up to `total`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FileCounts>,
+    /// Folders and files that could not be listed: nobody knows of the files in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<i64>,
     /// Bytes read so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_read: Option<i64>,
@@ -70,10 +73,13 @@ pub struct ChecksumRunStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8))]
     pub progress: Option<String>,
-    /// Damaged files, the first twenty; `files.corrupt` is their number.
+    /// Damaged files, the first twenty by path: all that are damaged as far as is known, found by this run or before, acknowledged or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub corrupt: Vec<CorruptFile>,
+    /// How many these are in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<i64>,
     /// Files that are damaged as far as is known, found by this run or before; without those that somebody has acknowledged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_warnings: Option<i64>,
@@ -107,11 +113,13 @@ impl Default for ChecksumRunStatus {
             start_time: None,
             completion_time: None,
             files: None,
+            unlisted: None,
             bytes_read: None,
             throughput: None,
             progress_percent: None,
             progress: None,
             corrupt: Vec::new(),
+            damaged: None,
             open_warnings: None,
             oldest_verification: None,
             snapshot: None,
@@ -133,7 +141,7 @@ pub struct FileCounts {
     pub new: i64,
     /// Changed by somebody since the last run.
     pub changed: i64,
-    /// Not what was written.
+    /// Read by this run, and not what was written.
     pub corrupt: i64,
     /// Could not be read.
     pub unreadable: i64,

@@ -10,7 +10,7 @@ use crate::quantity::Size;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
-    /// How many worker pods. Changeable; more than one needs a queue.
+    /// How many worker pods. Changeable; without a queue there is one pod, and this must be 1.
     #[serde(default = "default_replicas")]
     #[schemars(range(min = 0, max = 1000))]
     pub replicas: i32,
@@ -86,7 +86,7 @@ pub struct Tuning {
     /// Read from the medium, not from the page cache.
     #[serde(default = "default_bypass")]
     pub bypass_cache: bool,
-    /// The volume for what does not fit in memory while metadata is compared.
+    /// The room for what does not fit in memory while metadata is compared. If a run needs more it ends with the reason Failed and says so.
     #[serde(default = "default_spill")]
     pub spill_size: Size,
 }
@@ -116,7 +116,7 @@ fn default_bypass() -> bool {
 }
 
 fn default_spill() -> Size {
-    size("1Gi")
+    size("10Gi")
 }
 
 impl Default for Tuning {

@@ -43,6 +43,10 @@ pub mod credential {
 }
 
 /// `spec` of the configuration of a coordinator or a worker: the same document for both.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a field for each thing that agents are told"
+)]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChecksumConfig {
@@ -58,6 +62,9 @@ pub struct ChecksumConfig {
     /// The snapshot that is read, if there is one; no two runs have the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// Whether nobody changes what is read: a snapshot of any kind.
+    #[serde(default)]
+    pub consistent: bool,
     /// Which files are read.
     pub mode: Mode,
     /// How many of them, in percent, in mode Sample.
@@ -145,6 +152,9 @@ pub struct TuningConfig {
     pub write_back_batch: u32,
     /// Read from the medium.
     pub bypass_cache: bool,
+    /// The most bytes that are kept in [`SPILL_FOLDER`]; absent means no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spill_bytes: Option<u64>,
 }
 
 /// `detail` of the report of a coordinator. It is also, shortened to what fits, the message with which its container ends:
@@ -172,6 +182,9 @@ pub struct CoordinatorReport {
     /// Damaged files, the first twenty by path: all that are damaged as far as is known, found by this run or before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub corrupt: Vec<CorruptFile>,
+    /// How many these are in all; absent until the store was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<u64>,
     /// How many files are damaged as far as is known, and nobody has taken note of it; absent until the store was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_warnings: Option<u64>,

@@ -1,7 +1,7 @@
 //! What a run's agents are told, and what it takes to tell them. In: the object as users write it.
 //! Out: the same with every field read. Pure.
 
-use std::{error::Error, fmt};
+use std::error::Error;
 
 use crds::{
     checksum_run::{
@@ -43,7 +43,7 @@ pub struct Validated {
 }
 
 /// Where checksums live.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// A claim of the same namespace.
     Claim(String),
@@ -56,14 +56,15 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Place {
+    /// The store in a few letters, without the name of the files in it.
+    pub fn store(&self) -> String {
         match self {
-            Self::Claim(claim) => write!(f, "{claim}"),
+            Self::Claim(claim) => claim.clone(),
             Self::Database {
                 database: (host, port, name),
-                file_system,
-            } => write!(f, "{host}:{port}/{name}/{file_system}"),
+                ..
+            } => format!("{host}:{port}/{name}"),
         }
     }
 }
@@ -159,7 +160,7 @@ pub fn place(run: &ChecksumRun) -> Place {
     if let Some(mysql) = mysql(&run.spec) {
         return Place::Database {
             database: (mysql.host.clone(), port(mysql.port), mysql.database.clone()),
-            file_system: file_system(&run.spec),
+            file_system: file_system(run),
         };
     }
     let named = run.spec.store.as_ref().and_then(|s| s.embedded.as_ref());
@@ -170,9 +171,18 @@ pub fn place(run: &ChecksumRun) -> Place {
     }))
 }
 
-fn file_system(spec: &ChecksumRunSpec) -> String {
+/// The name under which the store keeps the files of a run.
+pub fn file_system(run: &ChecksumRun) -> String {
+    let spec = &run.spec;
+    if let Some(named) = &spec.file_system {
+        return named.clone();
+    }
     let claim = &spec.source.persistent_volume_claim.claim_name;
-    spec.file_system.as_ref().unwrap_or(claim).clone()
+    // Claims of two namespaces may have one name, and their runs one database.
+    match mysql(spec) {
+        Some(_) => name::file_system(&run.namespace().unwrap_or_default(), claim),
+        None => claim.clone(),
+    }
 }
 
 fn port(number: i32) -> u16 {
@@ -184,10 +194,11 @@ fn config(run: &ChecksumRun, key: &Key) -> Result<ChecksumConfig, Invalid> {
     let workers = &spec.workers;
     Ok(ChecksumConfig {
         run: key.to_string(),
-        file_system: file_system(spec),
+        file_system: file_system(run),
         root: root(&spec.source),
         exclude: exclude(&spec.source)?,
         snapshot: snapshot(run),
+        consistent: spec.source.snapshot.is_some(),
         mode: spec.mode,
         sample_percent: spec.sample_percent,
         algorithm: spec.algorithm,
@@ -242,7 +253,7 @@ fn tuning(spec: &ChecksumRunSpec) -> Result<TuningConfig, Invalid> {
     let tuning = &spec.tuning;
     let number = |field, value: i32| u32::try_from(value).map_err(|e| invalid(field, e));
     let few = |field, value: i32| u16::try_from(value).map_err(|e| invalid(field, e));
-    let pack_bytes = tuning.pack_size.bytes();
+    let (pack_bytes, spill_bytes) = (tuning.pack_size.bytes(), tuning.spill_size.bytes());
     Ok(TuningConfig {
         pack_bytes: pack_bytes.map_err(|e| invalid("tuning.packSize", e))?,
         pack_files: number("tuning.packFiles", tuning.pack_files)?,
@@ -251,6 +262,7 @@ fn tuning(spec: &ChecksumRunSpec) -> Result<TuningConfig, Invalid> {
         write_back_concurrency: few("tuning.writeBackConcurrency", tuning.write_back_concurrency)?,
         write_back_batch: number("tuning.writeBackBatch", tuning.write_back_batch)?,
         bypass_cache: tuning.bypass_cache,
+        spill_bytes: Some(spill_bytes.map_err(|e| invalid("tuning.spillSize", e))?),
     })
 }
 
@@ -301,6 +313,29 @@ mod tests {
         let run = validated(json!({}));
         insta::assert_yaml_snapshot!(run.document());
         assert_eq!(run.place, Place::Claim("home-full-store".into()));
+    }
+
+    #[test]
+    fn files_of_two_namespaces_are_apart_in_a_database_unless_somebody_names_them_alike() {
+        let told = |namespace: &str, fields: &Value| {
+            let mut run = run_with(fields.clone());
+            run.metadata.namespace = Some(namespace.into());
+            let validated = validate(&run).unwrap();
+            (validated.config.file_system, validated.place)
+        };
+        let database =
+            json!({"mysql": {"host": "db", "database": "sums", "credentialsRef": {"name": "db"}}});
+        let mut fields = json!({"store": database});
+        let (one, other) = (told("one", &fields), told("other", &fields));
+        assert_eq!((&*one.0, &*other.0), ("one/home", "other/home"));
+        assert_ne!(one.1, other.1);
+        fields["fileSystem"] = "archive".into();
+        assert_eq!(told("one", &fields), told("other", &fields));
+        assert_eq!(
+            told("one", &json!({})).0,
+            "home",
+            "a claim has one namespace"
+        );
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! Runs as numbers, for alerts and dashboards. In: the cached runs, at each scrape. Out: metrics.
 //! Touches memory only.
+//!
+//! Runs are told by the files that they are about: a store may keep several file systems, of which none says anything of
+//! another.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -16,10 +19,10 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::config::{Place, place};
+use super::config::{Place, file_system, place};
 use crate::watch::{Store, custom::Custom};
 
-/// Tells of each store the newest run that ended and those that have not: what came before them is history.
+/// Tells of the files in each store the newest run that ended and those that have not: what came before them is history.
 #[derive(Debug)]
 pub struct RunMetrics {
     runs: Store<Custom<ChecksumRun>>,
@@ -43,6 +46,7 @@ struct RunLabels {
 struct StoreLabels {
     run_namespace: String,
     store: String,
+    file_system: String,
 }
 
 #[derive(Debug, EncodeLabelSet)]
@@ -72,25 +76,37 @@ fn tell<'a>(
     mut encoder: DescriptorEncoder<'_>,
     runs: impl Iterator<Item = &'a ChecksumRun>,
 ) -> fmt::Result {
-    let stores = by_store(runs);
-    let told: Vec<&ChecksumRun> = stores.values().flat_map(|runs| current(runs)).collect();
+    let files = by_files(runs);
+    let told: Vec<&ChecksumRun> = files.values().flat_map(|runs| current(runs)).collect();
     encode_runs(&mut encoder, &told)?;
-    encode_stores(&mut encoder, &stores)
+    encode_stores(&mut encoder, &files)
 }
 
-type Stores<'a> = BTreeMap<(String, Place), Vec<&'a ChecksumRun>>;
+/// Files that runs are about: those of one name in one store of one namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Files {
+    namespace: String,
+    place: Place,
+    file_system: String,
+}
 
-/// The runs of each store, the oldest first.
-fn by_store<'a>(runs: impl Iterator<Item = &'a ChecksumRun>) -> Stores<'a> {
-    let mut stores = Stores::new();
+type ByFiles<'a> = BTreeMap<Files, Vec<&'a ChecksumRun>>;
+
+/// The runs over the same files, the oldest first.
+fn by_files<'a>(runs: impl Iterator<Item = &'a ChecksumRun>) -> ByFiles<'a> {
+    let mut all = ByFiles::new();
     for run in runs {
-        let store = (run.namespace().unwrap_or_default(), place(run));
-        stores.entry(store).or_default().push(run);
+        let files = Files {
+            namespace: run.namespace().unwrap_or_default(),
+            place: place(run),
+            file_system: file_system(run),
+        };
+        all.entry(files).or_default().push(run);
     }
-    for runs in stores.values_mut() {
+    for runs in all.values_mut() {
         runs.sort_by_key(|run| (run.creation_timestamp(), run.name_any()));
     }
-    stores
+    all
 }
 
 /// The newest run that has ended, and those that have not.
@@ -112,7 +128,7 @@ fn encode_runs(encoder: &mut DescriptorEncoder<'_>, runs: &[&ChecksumRun]) -> fm
     gauge(
         encoder,
         "orrery_checksum_run_status",
-        "1 for each run that has not ended and the newest one of each store that has, with what its condition Ready says",
+        "1 for each run that has not ended and the newest one over the same files that has, with what its condition Ready says",
         statuses,
     )?;
     gauge(
@@ -121,6 +137,16 @@ fn encode_runs(encoder: &mut DescriptorEncoder<'_>, runs: &[&ChecksumRun]) -> fm
         "Files of a run by what became of them; remaining ones are still to be read",
         runs.iter().flat_map(|run| files(run)),
     )?;
+    gauge(
+        encoder,
+        "orrery_checksum_run_unlisted",
+        "Folders and files that a run could not list: nobody knows of the files in them",
+        told(runs, |run| run.status.as_ref()?.unlisted),
+    )?;
+    encode_progress(encoder, runs)
+}
+
+fn encode_progress(encoder: &mut DescriptorEncoder<'_>, runs: &[&ChecksumRun]) -> fmt::Result {
     let read = |run: &ChecksumRun| run.status.as_ref()?.bytes_read;
     gauge(
         encoder,
@@ -158,33 +184,33 @@ fn told(
         .filter_map(move |run| Some((labels(run), what(run)?)))
 }
 
-fn encode_stores(encoder: &mut DescriptorEncoder<'_>, stores: &Stores<'_>) -> fmt::Result {
+fn encode_stores(encoder: &mut DescriptorEncoder<'_>, all: &ByFiles<'_>) -> fmt::Result {
     let newest = |runs: &[&ChecksumRun], what: fn(&ChecksumRun) -> Option<i64>| {
         runs.iter().rev().find_map(|run| what(run))
     };
-    let warnings = stores.iter().filter_map(|(store, runs)| {
+    let warnings = all.iter().filter_map(|(files, runs)| {
         let open = newest(runs, |run| run.status.as_ref()?.open_warnings)?;
-        Some((store_labels(store), open))
+        Some((store_labels(files), open))
     });
     gauge(
         encoder,
         "orrery_checksum_store_open_warnings",
-        "Files of a store that are damaged as far as is known, and of which nobody has taken note, as the newest run found",
+        "Files in a store that are damaged as far as is known, and of which nobody has taken note, as the newest run over them found",
         warnings,
     )?;
-    let oldest = stores.iter().filter_map(|(store, runs)| {
+    let oldest = all.iter().filter_map(|(files, runs)| {
         let oldest = newest(runs, |run| {
             run.status
                 .as_ref()?
                 .oldest_verification
                 .map(Timestamp::as_second)
         })?;
-        Some((store_labels(store), oldest))
+        Some((store_labels(files), oldest))
     });
     gauge(
         encoder,
         "orrery_checksum_store_oldest_verification_timestamp_seconds",
-        "When the run began that read the file of a store that was not read for longest, as Unix time",
+        "When the run began that read the file in a store that was not read for longest, as Unix time",
         oldest,
     )
 }
@@ -210,10 +236,11 @@ fn labels(run: &ChecksumRun) -> RunLabels {
     }
 }
 
-fn store_labels((namespace, place): &(String, Place)) -> StoreLabels {
+fn store_labels(files: &Files) -> StoreLabels {
     StoreLabels {
-        run_namespace: namespace.clone(),
-        store: place.to_string(),
+        run_namespace: files.namespace.clone(),
+        store: files.place.store(),
+        file_system: files.file_system.clone(),
     }
 }
 
@@ -266,18 +293,26 @@ mod tests {
         }
     }
 
-    /// What is told of runs of one store: their names, hours of creation and statuses.
+    /// What is told of runs over the same files: their names, hours of creation and statuses.
     fn told(runs: &[(&str, u8, Value)]) -> String {
-        let runs = runs.iter().map(|(name, hour, status)| {
-            let mut run = run_with(json!({"store": {"embedded": {"claimName": "sums"}}}));
-            run.metadata.name = Some((*name).into());
-            let created = format!("2026-11-16T{hour:02}:00:00Z");
-            run.metadata.creation_timestamp = serde_json::from_value(json!(created)).unwrap();
-            run.status = serde_json::from_value(status.clone()).unwrap();
-            run
-        });
+        let store = json!({"store": {"embedded": {"claimName": "sums"}}});
+        let runs = runs.iter();
+        let runs = runs.map(|(name, hour, status)| run(name, *hour, status, store.clone()));
+        told_of(runs.collect())
+    }
+
+    fn run(name: &str, hour: u8, status: &Value, fields: Value) -> ChecksumRun {
+        let mut run = run_with(fields);
+        run.metadata.name = Some(name.into());
+        let created = format!("2026-11-16T{hour:02}:00:00Z");
+        run.metadata.creation_timestamp = serde_json::from_value(json!(created)).unwrap();
+        run.status = serde_json::from_value(status.clone()).unwrap();
+        run
+    }
+
+    fn told_of(runs: Vec<ChecksumRun>) -> String {
         let (mut registry, mut text) = (Registry::default(), String::new());
-        registry.register_collector(Box::new(Runs(runs.collect())));
+        registry.register_collector(Box::new(Runs(runs)));
         encode(&mut text, &registry).unwrap();
         let values = text.lines().filter(|line| !line.starts_with('#'));
         values.collect::<Vec<_>>().join("\n")
@@ -304,7 +339,7 @@ mod tests {
                     "False",
                     "DamageFound",
                     json!({"openWarnings": 2, "oldestVerification": "1970-01-02T00:00:00Z", "completionTime": "1970-01-03T00:00:00Z",
-                        "files": {"total": 5, "verified": 3, "corrupt": 2}}),
+                        "files": {"total": 5, "verified": 3, "corrupt": 2}, "unlisted": 4}),
                 ),
             ),
             (
@@ -319,5 +354,25 @@ mod tests {
     #[test]
     fn runs_of_which_nothing_is_known_are_told_as_such() {
         insta::assert_snapshot!(told(&[("new", 1, Value::Null)]));
+    }
+
+    #[test]
+    fn a_clean_run_over_other_files_in_a_store_hides_no_damage() {
+        let damaged = ended("False", "DamageFound", json!({"openWarnings": 2}));
+        let clean = ended("True", "Verified", json!({"openWarnings": 0}));
+        let claim = json!({"embedded": {"claimName": "sums"}});
+        let database =
+            json!({"mysql": {"host": "db", "database": "sums", "credentialsRef": {"name": "db"}}});
+        let fields = |store: &Value, files: &str| json!({"store": store, "fileSystem": files});
+        let text = told_of(vec![
+            run("a", 1, &damaged, fields(&claim, "photos")),
+            run("b", 2, &clean, fields(&claim, "music")),
+            run("c", 1, &damaged, fields(&database, "photos")),
+            run("d", 2, &clean, fields(&database, "music")),
+        ]);
+        let open = text.lines().filter(|line| line.contains("open_warnings"));
+        insta::assert_snapshot!(open.collect::<Vec<_>>().join("\n"));
+        let failed = |line: &&str| line.contains("run_status{") && line.contains("DamageFound");
+        assert_eq!(text.lines().filter(failed).count(), 2, "{text}");
     }
 }

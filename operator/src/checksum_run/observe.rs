@@ -9,10 +9,11 @@ use crds::{
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
+use serde::de::DeserializeOwned;
 
 use super::{
     Context,
-    config::{Place, Validated, place},
+    config::{Place, Validated, place, validate},
     credentials::{self, Credentials},
     plan::{Made, Observed, Pod, Restored, Rival, Role, StoreClaim},
     snapshot::{self, Found},
@@ -31,7 +32,7 @@ use crate::{
     },
 };
 
-/// What the caches know, and nothing of agents or credentials.
+/// What the caches know, and nothing that agents said or of credentials.
 pub fn cached(context: &Context, run: &ChecksumRun, checked: Option<&Validated>) -> Observed {
     let key = Key::of(run);
     let uid = run.uid().unwrap_or_default();
@@ -77,7 +78,7 @@ pub fn cached(context: &Context, run: &ChecksumRun, checked: Option<&Validated>)
         ),
         snapshot: Found::Unknown,
         restored: restored(context, &here(name::checksum_snapshot(&key.name)), &uid),
-        pods: Vec::new(),
+        pods: agents(&pods(context, &key.namespace, &uid), None),
     }
 }
 
@@ -130,17 +131,20 @@ fn created(run: &ChecksumRun) -> Timestamp {
     created.map_or(Timestamp::UNIX_EPOCH, |time| time.0)
 }
 
-/// A run with a Job has begun, whether its status tells so yet or not.
+/// A run with a Job has begun, whether its status tells so yet or not; so has one whose Job is being made.
 fn has_begun(context: &Context, run: &ChecksumRun) -> bool {
+    let uid = run.uid().unwrap_or_default();
     let key = Key {
         namespace: run.namespace().unwrap_or_default(),
         name: name::checksum(&run.name_any()),
     };
     let told = run.status.as_ref().is_some_and(|s| s.start_time.is_some());
-    told || ours(&context.jobs, &key, &run.uid().unwrap_or_default()).is_some()
+    told || ours(&context.jobs, &key, &uid).is_some()
+        || context.turns.has(&key.namespace, &place(run), &uid)
 }
 
-/// Other runs of the namespace that have not ended and keep their checksums in the same place.
+/// Other runs of the namespace that have not ended and keep their checksums in the same place. One that cannot be used and
+/// has not begun never will.
 fn rivals(context: &Context, run: &ChecksumRun) -> Vec<Rival> {
     let (own, namespace) = (place(run), run.namespace());
     let is_rival = |other: &&ChecksumRun| {
@@ -154,9 +158,11 @@ fn rivals(context: &Context, run: &ChecksumRun) -> Vec<Rival> {
     let others = all.iter().filter_map(|cached| cached.0.as_ref().ok());
     others
         .filter(is_rival)
-        .map(|other| Rival {
+        .map(|other| (other, has_begun(context, other)))
+        .filter(|(other, begun)| *begun || validate(other).is_ok())
+        .map(|(other, begun)| Rival {
             name: other.name_any(),
-            begun: has_begun(context, other),
+            begun,
             created: created(other),
         })
         .collect()
@@ -189,9 +195,9 @@ pub async fn credentials(
     Ok(())
 }
 
-/// The pods of the run, the newest first.
-pub fn pods(context: &Context, run: &Validated) -> Vec<Arc<SlimPod>> {
-    let mut pods = context.pods.owned_by(&run.key.namespace, &run.uid);
+/// The pods of the run with that UID, the newest first.
+pub fn pods(context: &Context, namespace: &str, uid: &str) -> Vec<Arc<SlimPod>> {
+    let mut pods = context.pods.owned_by(namespace, uid);
     pods.sort_by(|a, b| (b.created, &b.key.name).cmp(&(a.created, &a.key.name)));
     pods
 }
@@ -216,7 +222,10 @@ fn role(pod: &SlimPod) -> Option<Role> {
 }
 
 fn observed(pod: &SlimPod, role: Role, agent: Option<&Agent>) -> Pod {
-    let heard = agent.and_then(|agent| agent.heard.as_ref());
+    let (heard, works) = match role {
+        Role::Coordinator => (said(agent), None),
+        Role::Worker => (None, said(agent)),
+    };
     let silent_since = agent.and_then(|agent| match &agent.contact {
         Contact::Failing(failing) => Some(failing.since),
         Contact::Reachable | Contact::NotAsked | Contact::NoAddress => None,
@@ -231,8 +240,15 @@ fn observed(pod: &SlimPod, role: Role, agent: Option<&Agent>) -> Pod {
             Container::NotStarted | Container::Running => None,
         },
         holdup: pod.holdup.as_deref().map(Into::into),
-        heard: heard.and_then(|h| serde_json::from_value(h.report.detail.clone()).ok()),
+        heard,
+        works,
         heeds: agent.is_some_and(|agent| agent.config == Config::Acknowledged),
         silent_since,
     }
+}
+
+/// The agent's part of the last that it said.
+fn said<T: DeserializeOwned>(agent: Option<&Agent>) -> Option<T> {
+    let heard = agent?.heard.as_ref()?;
+    T::deserialize(&heard.report.detail).ok()
 }

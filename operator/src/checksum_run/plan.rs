@@ -1,6 +1,8 @@
 //! What a ChecksumRun needs now. In: the run, what was observed, the time.
 //! Out: objects to make, change or remove, how far the run is, and when to look again. Pure.
 
+mod finish;
+mod idle;
 mod prepare;
 mod stage;
 #[cfg(test)]
@@ -11,14 +13,14 @@ use std::{sync::Arc, time::Duration};
 
 use crds::{
     checksum_run::{
-        ChecksumRunStatus, StopAfter,
-        reason::{CANCELLED, CHANGED_MEANWHILE, STARTING, STOPPED, VERIFIED},
+        ChecksumRunStatus,
+        reason::{CHANGED_MEANWHILE, STOPPED, VERIFIED},
         status::RunState,
     },
-    condition::{COMPLETE, Reason, find, is_true},
-    report::checksum::CoordinatorReport,
+    condition::{COMPLETE, Reason, is_true},
+    report::checksum::{CoordinatorReport, WorkerReport},
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     batch::v1::Job,
@@ -40,16 +42,15 @@ use crate::{
         pod::Exit,
     },
 };
+pub use finish::without_spec;
+use finish::{cancelled, keeps, over};
 use prepare::prepare;
 pub use stage::{Stage, Told};
-use stage::{before_reading, before_start, end, told};
+use stage::{before_reading, before_start, end};
 use work::work;
 
 /// How often a run that waits for another, or for what it refers to, looks whether it may go on.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
-
-/// How long an agent that does not answer is given to end a run that was cancelled.
-const CANCEL_PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Results that are no reason to worry: what was asked for was done.
 pub const GOOD: [&Reason; 3] = [&VERIFIED, &CHANGED_MEANWHILE, &STOPPED];
@@ -153,8 +154,10 @@ pub struct Pod {
     pub exit: Option<Exit>,
     /// What keeps it from starting.
     pub holdup: Option<String>,
-    /// What its agent said last.
+    /// What its agent said last, if it leads.
     pub heard: Option<CoordinatorReport>,
+    /// What its agent said last, if it reads for another.
+    pub works: Option<WorkerReport>,
     /// Whether its agent works by the newest configuration.
     pub heeds: bool,
     /// Since when its agent does not answer.
@@ -162,6 +165,10 @@ pub struct Pod {
 }
 
 impl Pod {
+    fn is_ready(&self) -> bool {
+        self.ready && self.exit.is_none()
+    }
+
     /// The last that its agent said: what it left behind, else what it answered.
     fn report(&self) -> Option<CoordinatorReport> {
         let left = self.exit.as_ref().and_then(|exit| parse(&exit.message));
@@ -207,10 +214,13 @@ impl Observed {
         said.or(self.status.state)
     }
 
+    fn workers(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| pod.role == Role::Worker)
+    }
+
     /// Worker pods that are ready.
     pub fn ready_workers(&self) -> i32 {
-        let ready = |pod: &&Pod| pod.role == Role::Worker && pod.ready && pod.exit.is_none();
-        i32::try_from(self.pods.iter().filter(ready).count()).unwrap_or(i32::MAX)
+        i32::try_from(self.workers().filter(|pod| pod.is_ready()).count()).unwrap_or(i32::MAX)
     }
 }
 
@@ -287,6 +297,11 @@ impl Plan {
         }
     }
 
+    /// Whether it makes the first of what uses the store: from then on others wait for the run.
+    pub fn begins(&self, seen: &Observed) -> bool {
+        seen.job.is_none() && (self.snapshot.is_some() || self.job.is_some())
+    }
+
     fn waking(self, wake: Timestamp) -> Self {
         let wake = self.wake.map_or(wake, |earlier| earlier.min(wake));
         Self {
@@ -332,93 +347,4 @@ pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
         plan.remove.push(Doomed::Job(made.uid.clone()));
     }
     plan
-}
-
-/// After the end: workers go, the Job stays for its log, the run itself goes when its time is over.
-fn over(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
-    let mut plan = Plan::only(Stage::Over);
-    let workers = seen.workers.iter();
-    plan.remove = workers
-        .map(|made| Doomed::Workers(made.uid.clone()))
-        .collect();
-    let preparation = seen.preparation.iter().filter(|(_, job)| !job.has_ended());
-    plan.remove
-        .extend(preparation.map(|(made, _)| Doomed::Preparation(made.uid.clone())));
-    if run.csi().is_some() && seen.status.snapshot.is_some() && !keeps(run, seen) {
-        plan.remove.extend(leftover(seen));
-        plan = plan.waking(now + LOOK_AGAIN);
-    }
-    let end = run.keep.zip(seen.status.completion_time);
-    match end.and_then(|(keep, ended)| ended.checked_add(keep).ok()) {
-        Some(end) if end <= now => plan.expired = true,
-        Some(end) => return plan.waking(end),
-        None => {}
-    }
-    plan
-}
-
-/// What is left of the snapshot, and not going already: first the claim, which needs the snapshot.
-fn leftover(seen: &Observed) -> Option<Doomed> {
-    match (&seen.restored, &seen.snapshot) {
-        (Some(claim), _) if claim.ours && !claim.deleting => {
-            Some(Doomed::Restored(claim.uid.clone()))
-        }
-        (
-            None,
-            Found::There {
-                uid,
-                deleting: false,
-                ..
-            },
-        ) => Some(Doomed::Snapshot(uid.clone())),
-        (Some(_) | None, _) => None,
-    }
-}
-
-/// Whether the snapshot stays until the run is deleted: on request, or because that is where the run should stop.
-fn keeps(run: &Validated, seen: &Observed) -> bool {
-    let result = find(&seen.status.conditions, COMPLETE).map(|c| c.reason.as_str());
-    let good = result.is_some_and(|result| GOOD.iter().any(|good| good.name == result));
-    let stops = [StopAfter::Snapshot, StopAfter::WorkQueue];
-    let stops = run.spec.stop_after.is_some_and(|at| stops.contains(&at));
-    stops || (run.spec.keep_snapshot_on_failure && !good)
-}
-
-/// A coordinator that can ends the run itself, and removes what it left in the store. Where there is none, or it
-/// cannot, the Job goes; the next run on the store gives this one up.
-fn cancelled(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
-    let alive = |pod: &&Pod| pod.exit.is_none();
-    let Some((made, _)) = &seen.job else {
-        if seen.coordinators().any(|pod| alive(&pod)) {
-            return Plan::only(Stage::Working(told(
-                &STARTING,
-                "cancelled; waiting for the pods to end",
-            )));
-        }
-        return Plan::only(Stage::Ended(told(
-            &CANCELLED,
-            "cancelled before it was finished",
-        )));
-    };
-    let newest = seen.coordinators().find(alive);
-    if newest.is_some_and(|pod| will_cancel(pod, now)) {
-        return work(run, seen, now);
-    }
-    let mut plan = Plan::only(Stage::Working(told(
-        &STARTING,
-        "cancelled; the coordinator cannot end the run, so its pod is removed",
-    )));
-    plan.remove.push(Doomed::Job(made.uid.clone()));
-    plan
-}
-
-fn will_cancel(pod: &Pod, now: Timestamp) -> bool {
-    let silent = pod
-        .silent_since
-        .is_some_and(|since| now.duration_since(since) > CANCEL_PATIENCE);
-    let waits = pod
-        .heard
-        .as_ref()
-        .is_some_and(|report| report.waiting.is_some());
-    pod.started && !silent && !(pod.heeds && waits)
 }

@@ -44,6 +44,9 @@ const NOBODY: i64 = 65532;
 /// How long an agent may take to end.
 const GRACE_SECONDS: i64 = 60;
 
+/// How much more the volume for what does not fit in memory takes than agents may put there.
+const SPILL_MARGIN: u64 = 64 << 20;
+
 /// What new pods run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Image {
@@ -330,7 +333,7 @@ fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, Volume
         }),
         mounted("spill", SPILL_FOLDER, None, |volume| {
             volume.empty_dir = Some(EmptyDirVolumeSource {
-                size_limit: Some(Quantity(run.spec.tuning.spill_size.to_string())),
+                size_limit: run.config.tuning.spill_bytes.map(spill_limit),
                 medium: None,
             });
         }),
@@ -357,6 +360,11 @@ fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, Volume
         ));
     }
     volumes
+}
+
+/// Who needs too much should be able to say so: a pod that goes beyond the limit of its volume is evicted without a word.
+fn spill_limit(bytes: u64) -> Quantity {
+    Quantity(bytes.saturating_add(SPILL_MARGIN).to_string())
 }
 
 fn store_volume(store: &str) -> (Volume, VolumeMount) {
@@ -441,6 +449,17 @@ mod tests {
             let source = mounts.into_iter().find(|m| m.name == "source").unwrap();
             assert_eq!(source.read_only, Some(true));
         }
+    }
+
+    #[test]
+    fn agents_may_spill_less_than_their_volume_takes() {
+        let fields = json!({"tuning": {"spillSize": "1Gi"}});
+        let told = validated(fields.clone()).config.tuning.spill_bytes;
+        assert_eq!(told, Some(1 << 30));
+        let mut volumes = made(fields).volumes.unwrap().into_iter();
+        let spill = volumes.find(|volume| volume.name == "spill").unwrap();
+        let limit = spill.empty_dir.unwrap().size_limit.unwrap();
+        assert_eq!(limit.0, (1_u64 << 30 | 64 << 20).to_string());
     }
 
     #[test]

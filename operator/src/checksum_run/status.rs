@@ -56,7 +56,7 @@ pub fn status(
         return over(status, generation);
     }
     if let Some(run) = run
-        && (matches!(seen.snapshot, Found::There { .. }) || makes_snapshot(outcome))
+        && (has_snapshot(run, seen) || makes_snapshot(outcome))
     {
         status.snapshot = Some(name::checksum_snapshot(&run.key.name));
     }
@@ -73,6 +73,14 @@ pub fn status(
     drafts.extend(agents.map(Summary::agents_reachable));
     status.conditions = condition::merge(&seen.status.conditions, &drafts, Some(generation), now);
     status
+}
+
+/// Where there is something that was made from the snapshot, nobody looks at it any more; writing down then that there was
+/// one may have failed.
+fn has_snapshot(run: &Validated, seen: &Observed) -> bool {
+    let restored = seen.restored.as_ref().is_some_and(|claim| claim.ours);
+    let came_from_it = run.csi().is_some() && (seen.job.is_some() || restored);
+    came_from_it || matches!(seen.snapshot, Found::There { .. })
 }
 
 fn makes_snapshot(outcome: Result<&Plan, &Failure>) -> bool {
@@ -104,15 +112,16 @@ fn tell_report(status: &mut ChecksumRunStatus, report: &CoordinatorReport) {
     };
     status.state = Some(state);
     status.files = report.files.or(status.files);
+    status.unlisted = Some(i64::try_from(report.unlisted).unwrap_or(i64::MAX));
     status.bytes_read = Some(i64::try_from(report.bytes_read).unwrap_or(i64::MAX));
     status.throughput = Some(rate(report.bytes_per_second));
     if let Some(percent) = percent(state, report) {
         status.progress_percent = Some(percent);
         status.progress = Some(format!("{percent}%"));
     }
-    let open = report.open_warnings;
-    let open = open.map(|open| i64::try_from(open).unwrap_or(i64::MAX));
-    status.open_warnings = open.or(status.open_warnings);
+    let number = |files: u64| i64::try_from(files).unwrap_or(i64::MAX);
+    status.damaged = report.damaged.map(number).or(status.damaged);
+    status.open_warnings = report.open_warnings.map(number).or(status.open_warnings);
     status.oldest_verification = report.oldest_verification.map(condition::whole_seconds);
     let corrupt = report.corrupt.iter().take(LIST_LIMIT);
     status.corrupt = corrupt.map(shortened).collect();
@@ -252,7 +261,11 @@ fn reason_of(failure: &Failure) -> &'static Reason {
     match failure {
         Failure::Undecodable(_) | Failure::Invalid(_) => &INVALID_SPEC,
         Failure::Act(act::Error::NameTaken { .. }) => &NAME_TAKEN,
-        Failure::Act(_) | Failure::Secrets(_) | Failure::Snapshot(_) | Failure::Certificates(_) => {
+        Failure::Act(_)
+        | Failure::Secrets(_)
+        | Failure::Snapshot(_)
+        | Failure::Certificates(_)
+        | Failure::Overtaken => {
             if failure.class() == Class::Blocked {
                 &REFUSED
             } else {
@@ -260,6 +273,17 @@ fn reason_of(failure: &Failure) -> &'static Reason {
             }
         }
     }
+}
+
+/// The event of a pass that failed.
+pub fn events_of_failure(
+    old: &ChecksumRunStatus,
+    new: &ChecksumRunStatus,
+    failure: &Failure,
+) -> Vec<EventDraft> {
+    let (class, reason) = (failure.class(), reason_of(failure));
+    let event = failure::event(class, reason, &old.conditions, &new.conditions);
+    event.into_iter().collect()
 }
 
 /// Events of what changed between two statuses: the beginning, the first damage, what it waits for, and the end.

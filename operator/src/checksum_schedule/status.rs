@@ -173,6 +173,16 @@ fn last_run(status: &ChecksumScheduleStatus) -> Draft {
     }
 }
 
+/// The event of a pass that failed.
+pub fn event_of_failure(
+    old: &ChecksumScheduleStatus,
+    new: &ChecksumScheduleStatus,
+    failure: &Failure,
+) -> Option<EventDraft> {
+    let (class, reason) = (failure.class(), reason_of(failure));
+    failure::event(class, reason, &old.conditions, &new.conditions)
+}
+
 /// Events of what was done.
 pub fn events_of_plan(plan: &Plan) -> Vec<EventDraft> {
     let replaced = plan.replace.iter().map(|run| {
@@ -342,6 +352,15 @@ mod tests {
             (ready.reason, reconciling.type_),
             (&RUN_REFUSED, RECONCILING)
         );
+        let now = at("2026-11-16T03:00:05Z");
+        let mut seen = seen();
+        for reasons in [&["RunRefused"][..], &[]] {
+            let told = status(&seen, false, Err(&failure), now);
+            let event = event_of_failure(&seen.status, &told, &failure);
+            let reason = event.iter().map(|event| event.reason.name);
+            assert_eq!(reason.collect::<Vec<_>>(), reasons, "once");
+            seen.status = told;
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use runtime::tasks::TaskGroup;
 use super::{Core, Error, control, schedules::ChecksumSchedules};
 use crate::{
     applied::Applied,
-    checksum_run::{self, metrics::RunMetrics, pod::CONTROL_PORT},
+    checksum_run::{self, metrics::RunMetrics, pod::CONTROL_PORT, turns::Turns},
     checksum_schedule::observe::{CachedRun, schedule_of},
     controller,
     fleet::{Fleet, Settings},
@@ -182,6 +182,7 @@ impl ChecksumRuns {
             workers: self.workers.clone(),
             pods: self.pods.clone(),
             applied: Applied::default(),
+            turns: Turns::new(clock.clone()),
             secrets,
             certificates: Arc::new(certificates),
             fleet: Arc::new(fleet),

@@ -103,7 +103,9 @@ pub enum Container {
 pub struct Exit {
     /// 0 if all went well.
     pub code: i32,
-    /// What the process left behind; else what the kubelet says.
+    /// What the kubelet says about it in a word, such as `OOMKilled`.
+    pub reason: Box<str>,
+    /// What the process left behind, else the last lines of its log.
     pub message: Box<str>,
 }
 
@@ -177,10 +179,10 @@ impl From<WirePod> for SlimPod {
 
 impl From<&WireTerminated> for Exit {
     fn from(wire: &WireTerminated) -> Self {
-        let left = Some(&wire.message).filter(|message| !message.is_empty());
         Self {
             code: wire.exit_code,
-            message: left.unwrap_or(&wire.reason).as_str().into(),
+            reason: wire.reason.as_str().into(),
+            message: wire.message.as_str().into(),
         }
     }
 }
@@ -315,11 +317,14 @@ mod tests {
         let exit = |message: &str| {
             Container::Ended(Exit {
                 code: 3,
+                reason: "Error".into(),
                 message: message.into(),
             })
         };
-        assert_eq!(pod(&ended("checksum", "words")).container, exit("words"));
-        assert_eq!(pod(&ended("checksum", "")).container, exit("Error"));
+        for message in ["words", ""] {
+            let told = pod(&ended("checksum", message)).container;
+            assert_eq!(told, exit(message));
+        }
         let other = pod(&ended("proxy", "words")).container;
         assert_eq!(other, Container::NotStarted);
     }

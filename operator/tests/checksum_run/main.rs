@@ -6,6 +6,7 @@
 )]
 
 mod agent;
+mod refusals;
 mod snapshots;
 mod storage;
 mod stores;
@@ -19,7 +20,7 @@ use crds::{
         status::{CorruptFile, FileCounts, RunState},
     },
     name::{AGENT_TLS_SECRET, CA_SECRET},
-    report::checksum::{CoordinatorReport, Explained},
+    report::checksum::{CoordinatorReport, Explained, WorkerReport},
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::{
@@ -364,6 +365,59 @@ async fn workers_come_with_the_reading_and_go_with_the_run() -> Result<()> {
     world.passes("r").await?;
     assert_eq!(world.names::<Deployment>().await?, Vec::<String>::new());
     Ok(())
+}
+
+#[tokio::test]
+async fn what_keeps_workers_from_reading_is_told_while_the_reason_stays() -> Result<()> {
+    let world = World::new().await?;
+    credentials(&world).await?;
+    world.run("r", distributed()).await?;
+    world.passes("r").await?;
+    let coordinator = world.start_coordinator("r").await?;
+    coordinator.report(&reading())?;
+    let read = "4 of 10 files are read";
+    eventually("words on workers that do not come", SOON, async || {
+        world.pass("r").await?;
+        let message = world.message("r").await?;
+        let begin = format!("{read}; no worker is ready; ");
+        ensure!(message.starts_with(&begin), "{message}");
+        Ok(Some(()))
+    })
+    .await?;
+    let worker = world.start_worker("r").await?;
+    says(&world, read).await?;
+    let waiting = WorkerReport {
+        waiting: Some(Explained {
+            reason: "QueueUnreachable".into(),
+            message: "no answer from cache:6379".into(),
+        }),
+        ..WorkerReport::default()
+    };
+    worker.report(serde_json::to_value(&waiting)?);
+    says(&world, "waits: QueueUnreachable: no answer from cache:6379").await?;
+    worker.report(serde_json::to_value(WorkerReport::default())?);
+    says(&world, read).await?;
+    world
+        .edit::<ChecksumRun>("r", json!({"spec": {"workers": {"replicas": 0}}}))
+        .await?;
+    says(
+        &world,
+        "; there are no workers (spec.workers.replicas is 0)",
+    )
+    .await
+}
+
+/// Passes until the message of Ready ends so; its reason is that files are read.
+async fn says(world: &World, words: &str) -> Result<()> {
+    eventually(words, SOON, async || {
+        world.pass("r").await?;
+        let told = world.condition("r", "Ready").await?;
+        let message = world.message("r").await?;
+        let is_told = told == "Unknown/Reading" && message.ends_with(words);
+        ensure!(is_told, "{told}: {message}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@
 use anyhow::{Context as _, Result, ensure};
 use crds::{
     checksum_run::ChecksumRun,
-    condition::find,
     report::checksum::{CoordinatorReport, Explained},
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -118,18 +117,12 @@ impl Snapped {
         .await
     }
 
-    async fn message(&self, run: &str) -> Result<String> {
-        let status = self.world.status(run).await?;
-        let ready = find(&status.conditions, "Ready").context("Ready")?;
-        Ok(ready.message.clone())
-    }
-
     /// Passes until the words of the Ready condition are as expected.
     async fn says(&self, run: &str, reason: &str, words: &str) -> Result<()> {
         eventually(&format!("{reason}: {words}"), SOON, async || {
             self.world.pass(run).await?;
             let told = self.world.condition(run, "Ready").await?;
-            let message = self.message(run).await?;
+            let message = self.world.message(run).await?;
             ensure!(
                 told == reason && message.contains(words),
                 "{told}: {message}"
@@ -322,6 +315,22 @@ async fn a_run_that_is_deleted_or_cancelled_meanwhile_leaves_nothing() -> Result
         snapped.gone::<PersistentVolumeClaim>(&snapshot).await?;
     }
     snapped.is_clean().await
+}
+
+#[tokio::test]
+async fn a_snapshot_that_was_never_written_down_is_removed_all_the_same() -> Result<()> {
+    let _controller = controller().await?;
+    let mut snapped = Snapped::new(Driver::Prompt).await?;
+    snapped.run("r", json!({})).await?;
+    snapped.world.line.lose("/checksumruns/r/status");
+    snapped.world.pass("r").await?;
+    snapped.ready("r-snapshot").await?;
+    snapped.world.pass("r").await?;
+    assert_eq!(snapped.world.names::<Job>().await?, ["r-checksum"]);
+    assert_eq!(snapped.world.status("r").await?.snapshot, None);
+    snapped.world.line.open();
+    snapped.world.replace_operator()?;
+    snapped.live("r").await
 }
 
 #[tokio::test]

@@ -43,6 +43,77 @@ async fn a_second_run_on_a_store_waits_for_the_first() -> Result<()> {
     Ok(())
 }
 
+/// Makes two runs on one store: the one that is the second by name is passed over first, and has found the store free when the
+/// other comes. Says whether both were made in the same second, so that the other would be the first in line.
+async fn began_at_once(world: &World, store: &str) -> Result<bool> {
+    let fields = json!({"store": {"embedded": {"claimName": store}}});
+    let (first, second) = (format!("{store}-a"), format!("{store}-b"));
+    world.run(&second, fields.clone()).await?;
+    world.line.hold(&format!("/configmaps/{second}-checksum"));
+    let meanwhile = async {
+        eventually("a pass that is under way", SOON, async || {
+            Ok(world.line.is_holding().then_some(()))
+        })
+        .await?;
+        world.run(&first, fields).await?;
+        world.passes(&first).await?;
+        world.line.open();
+        anyhow::Ok(())
+    };
+    let (passed, other) = tokio::join!(world.pass(&second), meanwhile);
+    other?;
+    passed?;
+    for run in [&first, &second] {
+        world.passes(run).await?;
+    }
+    let mut jobs = world.names::<Job>().await?;
+    jobs.retain(|job| job.starts_with(store));
+    assert_eq!(jobs, [format!("{second}-checksum")]);
+    assert_eq!(world.condition(&first, "Ready").await?, "False/StoreInUse");
+    let created = async |run: &str| {
+        let run = world.get::<ChecksumRun>(run).await?;
+        anyhow::Ok(run.metadata.creation_timestamp)
+    };
+    Ok(created(&first).await? == created(&second).await?)
+}
+
+#[tokio::test]
+async fn of_two_runs_that_begin_at_once_one_gets_a_job() -> Result<()> {
+    let world = World::new().await?;
+    for attempt in 0..20 {
+        let store = format!("store{attempt}");
+        if Box::pin(began_at_once(&world, &store)).await? {
+            return Ok(());
+        }
+    }
+    anyhow::bail!("no two runs were made in the same second")
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_used_keeps_nobody_waiting_and_can_be_cancelled() -> Result<()> {
+    let world = World::new().await?;
+    let store = json!({"embedded": {"claimName": "shared"}});
+    let source = json!({"persistentVolumeClaim": {"claimName": "home"}, "exclude": ["[a"]});
+    world
+        .run("bad", json!({"store": store, "source": source}))
+        .await?;
+    world.passes("bad").await?;
+    assert_eq!(world.condition("bad", "Ready").await?, "False/InvalidSpec");
+    world.run("good", json!({"store": store})).await?;
+    world.passes("good").await?;
+    assert_eq!(world.names::<Job>().await?, ["good-checksum"]);
+    world
+        .edit::<ChecksumRun>("bad", json!({"spec": {"cancel": true}}))
+        .await?;
+    world.until("bad", "Complete", "True/Cancelled").await?;
+    world.passes("bad").await?;
+    let mut reasons: Vec<_> = world.events("bad").await?.into_iter().collect();
+    reasons.sort();
+    let reasons: Vec<_> = reasons.iter().map(|(reason, _)| reason.as_str()).collect();
+    assert_eq!(reasons, ["Cancelled", "InvalidSpec"]);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_store_that_exists_is_never_changed_and_stays() -> Result<()> {
     let world = World::new().await?;

@@ -5,6 +5,8 @@
 mod caches;
 #[path = "../shared/line.rs"]
 mod line;
+#[path = "../shared/told.rs"]
+mod told;
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +30,7 @@ use kube::{
 use operator::{
     act::{Kind, Writer},
     applied::Applied,
-    checksum_run::{Context, pod::Image, reconcile},
+    checksum_run::{Context, pod::Image, reconcile, turns::Turns},
     controller::Next,
     fleet::{Fleet, FleetMetrics, Pace, Settings},
     leader::Leadership,
@@ -137,6 +139,7 @@ impl World {
         self.context.certificates = Arc::new(certificates);
         self.context.secrets = secrets;
         self.context.applied = Applied::default();
+        self.context.turns = Turns::new(self.clock.clone());
         Ok(())
     }
 
@@ -211,6 +214,18 @@ impl World {
         let status = self.status(run).await?;
         let condition = find(&status.conditions, type_);
         Ok(condition.map_or_else(String::new, |c| format!("{}/{}", c.status, c.reason)))
+    }
+
+    /// The reasons and notes of the events about an object, in no order.
+    pub(crate) async fn events(&self, object: &str) -> Result<Vec<(String, String)>> {
+        told::events(&self.client, &self.namespace, object).await
+    }
+
+    /// The message of the condition Ready.
+    pub(crate) async fn message(&self, run: &str) -> Result<String> {
+        let status = self.status(run).await?;
+        let ready = find(&status.conditions, "Ready").context("Ready")?;
+        Ok(ready.message.clone())
     }
 
     /// One pass, on caches that have caught up.
@@ -313,7 +328,18 @@ impl World {
 
     /// Does what a kubelet does with the pod of the coordinator: starts it, and says so.
     pub(crate) async fn start_coordinator(&self, run: &str) -> Result<Coordinator> {
-        let pod = self.pod(run, "checksum-coordinator").await?;
+        let (pod, agent) = self.start_agent(run, "checksum-coordinator").await?;
+        Ok(Coordinator { pod, agent })
+    }
+
+    /// The same with a worker.
+    pub(crate) async fn start_worker(&self, run: &str) -> Result<Agent> {
+        let (_, agent) = self.start_agent(run, "checksum-worker").await?;
+        Ok(agent)
+    }
+
+    async fn start_agent(&self, run: &str, agent: &str) -> Result<(String, Agent)> {
+        let pod = self.pod(run, agent).await?;
         let tls = self.get::<Secret>(AGENT_TLS_SECRET).await?;
         let (address, uid) = (address(), pod.uid().unwrap_or_default());
         let agent = Agent::start(address, &uid, &tls).await?;
@@ -322,7 +348,7 @@ impl World {
             "conditions": [{"type": "Ready", "status": "True"}]});
         let name = pod.name_any();
         self.tell(&name, status).await?;
-        Ok(Coordinator { pod: name, agent })
+        Ok((name, agent))
     }
 
     /// Does what a kubelet does when a container ends: takes its last words.
@@ -395,6 +421,7 @@ fn context(client: &Client, clock: Arc<ManualClock>, namespace: &Namespace) -> R
         workers: Store::new(&scope),
         pods: Store::new(&scope),
         applied: Applied::default(),
+        turns: Turns::new(shared.clone()),
         secrets,
         fleet: Arc::new(fleet),
         certificates: Arc::new(certificates),

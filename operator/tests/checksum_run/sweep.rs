@@ -59,6 +59,9 @@ pub(crate) async fn remains(world: &World, run: &str) -> Result<Value> {
     let mut document: Value = serde_json::from_str(&document)?;
     document["uid"] = Value::Null;
     document["spec"]["run"] = Value::Null;
+    if let Some(files) = document["spec"]["fileSystem"].as_str() {
+        document["spec"]["fileSystem"] = files.replace(world.namespace.name(), "here").into();
+    }
     if let Some(snapshot) = document["spec"]["snapshot"].as_str() {
         let (name, _) = snapshot.split_once('/').unwrap_or_default();
         document["spec"]["snapshot"] = name.into();
@@ -68,6 +71,7 @@ pub(crate) async fn remains(world: &World, run: &str) -> Result<Value> {
     let keys: Option<Vec<_>> = keys.map(|s| s.data.unwrap_or_default().into_keys().collect());
     Ok(json!({
         "status": {"conditions": status.conditions, "state": status.state, "files": status.files, "corrupt": status.corrupt,
+            "unlisted": status.unlisted, "snapshot": status.snapshot,
             "started": status.start_time.is_some(), "completed": status.completion_time.is_some(), "workers": status.workers,
             "progress": status.progress, "generation": status.observed_generation},
         "job": {"parallelism": spec.parallelism, "backoff": spec.backoff_limit, "containers": spec.template.spec.map(|p| p.containers),

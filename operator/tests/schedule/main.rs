@@ -218,18 +218,23 @@ async fn a_name_taken_by_somebody_else_is_reported_and_used_once_it_is_free() ->
 }
 
 #[tokio::test]
-async fn a_template_that_the_server_refuses_is_reported_with_its_words() -> Result<()> {
+async fn a_template_that_the_server_refuses_is_reported_with_its_words_and_once_as_an_event()
+-> Result<()> {
     let world = World::new("2030-01-01T00:00:30Z").await?;
     let template = json!({"metadata": {"labels": {"no label": "x"}}, "spec": {"source": {"persistentVolumeClaim": {"claimName": "home"}}}});
     world
         .schedule("s", json!({"schedule": "0 * * * *", "template": template}))
         .await?;
-    assert!(matches!(world.pass("s").await?, Next::Failed { .. }));
+    for _ in 0..2 {
+        assert!(matches!(world.pass("s").await?, Next::Failed { .. }));
+    }
     let conditions = world.get("s").await?.status.unwrap_or_default().conditions;
     let ready = condition::find(&conditions, "Ready").cloned();
     let ready = ready.ok_or_else(|| anyhow::anyhow!("Ready is always there"))?;
     assert_eq!(ready.reason, "RunRefused");
     assert!(ready.message.contains("no label"), "{}", ready.message);
+    let told = ("RunRefused".to_owned(), ready.message);
+    assert_eq!(world.events("s").await?, [told]);
     Ok(())
 }
 

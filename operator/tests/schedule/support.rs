@@ -4,7 +4,10 @@
 #[path = "../shared/caches.rs"]
 mod caches;
 #[path = "../shared/line.rs"]
+#[expect(dead_code, reason = "shared with other tests, which use the rest")]
 mod line;
+#[path = "../shared/told.rs"]
+mod told;
 
 use std::{sync::Arc, time::Duration};
 
@@ -189,6 +192,11 @@ impl World {
             .patch_status(run, &PatchParams::default(), &Patch::Merge(&status))
             .await?;
         Ok(())
+    }
+
+    /// The reasons and notes of the events about a schedule, in no order.
+    pub(crate) async fn events(&self, schedule: &str) -> Result<Vec<(String, String)>> {
+        told::events(&self.client, &self.namespace, schedule).await
     }
 
     pub(crate) async fn edit(&self, schedule: &str, change: Value) -> Result<()> {

@@ -1,4 +1,4 @@
-//! A connection to the API server that counts requests, and fails when a test says so.
+//! A connection to the API server that counts requests, and fails or waits when a test says so.
 
 use std::{
     sync::{
@@ -16,6 +16,7 @@ use kube::{
     client::{Body, ClientBuilder},
 };
 use testbed::Access;
+use tokio::sync::watch;
 use tower::{BoxError, Layer, Service};
 
 /// What happens to one request.
@@ -27,7 +28,19 @@ pub(crate) enum Fault {
     Unanswered,
 }
 
-/// Counts the controller's requests, and spoils one of them.
+/// What happens to all requests for a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Bar {
+    /// They pass.
+    #[default]
+    Open,
+    /// They wait.
+    Held(String),
+    /// They are not sent.
+    Lost(String),
+}
+
+/// Counts the controller's requests, and spoils one of them or those for a path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     sent: Arc<AtomicUsize>,
@@ -35,6 +48,8 @@ pub(crate) struct Line {
     /// Which request is spoiled, counted from 1; 0 for none.
     spoiled: Arc<AtomicUsize>,
     unanswered: Arc<AtomicUsize>,
+    bar: watch::Sender<Bar>,
+    waiting: Arc<AtomicUsize>,
 }
 
 impl Line {
@@ -43,6 +58,42 @@ impl Line {
         self.spoiled.store(request, Ordering::SeqCst);
         self.unanswered
             .store(usize::from(fault == Fault::Unanswered), Ordering::SeqCst);
+    }
+
+    /// Lets requests wait whose path ends so, until all may pass again.
+    pub(crate) fn hold(&self, path: &str) {
+        self.bar.send_replace(Bar::Held(path.into()));
+    }
+
+    /// Loses requests whose path ends so, until all may pass again.
+    pub(crate) fn lose(&self, path: &str) {
+        self.bar.send_replace(Bar::Lost(path.into()));
+    }
+
+    /// All requests may pass.
+    pub(crate) fn open(&self) {
+        self.bar.send_replace(Bar::Open);
+    }
+
+    /// Whether a request waits.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    fn loses(&self, path: &str) -> bool {
+        matches!(&*self.bar.borrow(), Bar::Lost(lost) if path.ends_with(lost))
+    }
+
+    async fn pass(&self, path: &str) {
+        let waits = |bar: &Bar| matches!(bar, Bar::Held(held) if path.ends_with(held));
+        let mut bar = self.bar.subscribe();
+        if !waits(&bar.borrow()) {
+            return;
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Whoever could open it again is gone only with the test.
+        drop(bar.wait_for(|bar| !waits(bar)).await);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(crate) fn sent(&self) -> usize {
@@ -92,11 +143,14 @@ where
         }
         let spoiled = self.line.spoiled.load(Ordering::SeqCst) == number;
         let unanswered = self.line.unanswered.load(Ordering::SeqCst) == 1;
-        if spoiled && !unanswered {
+        let path = request.uri().path().to_owned();
+        if (spoiled && !unanswered) || self.line.loses(&path) {
             return Box::pin(async { Err("the line was cut before the request".into()) });
         }
-        let answer = self.inner.call(request);
+        let (line, answer) = (self.line.clone(), self.inner.call(request));
         Box::pin(async move {
+            // Nothing is sent before somebody waits for the answer.
+            line.pass(&path).await;
             let answer = answer.await;
             if spoiled {
                 return Err("the line was cut before the answer".into());

@@ -107,11 +107,12 @@ fn metrics(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-const WORDS: [&str; 4] = [
+const WORDS: [&str; 5] = [
     "histogram_quantile",
     "__rate_interval",
     "group_left",
     "run_namespace",
+    "file_system",
 ];
 
 fn alerts() -> Result<Vec<Value>> {

@@ -115,7 +115,8 @@ async fn tells_of_damage(case: &Case) -> Result<()> {
         columns.contains("DamageFound") && columns.contains("100%"),
         "{columns}"
     );
-    let log = case.kubectl(&["logs", "job/second-checksum"]).await?;
+    let log = "--selector=batch.kubernetes.io/job-name=second-checksum";
+    let log = case.kubectl(&["logs", log, "--tail=-1"]).await?;
     ensure!(log.contains("file777") && log.contains("damaged"), "{log}");
     let events = case
         .kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"])
@@ -124,7 +125,7 @@ async fn tells_of_damage(case: &Case) -> Result<()> {
 
     eventually("the damage as a metric", SOON, async || {
         let metrics = case.metrics().await?;
-        let told = "store=\"home-store\"} 3";
+        let told = "store=\"home-store\",file_system=\"home\"} 3";
         let mut lines = metrics.lines();
         let is_told = |line: &str| {
             line.starts_with("orrery_checksum_store_open_warnings{") && line.ends_with(told)

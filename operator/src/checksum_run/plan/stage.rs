@@ -1,5 +1,7 @@
 //! How far a run is, in a word and in words. In: the run, and what was observed. Out: a stage. Pure.
 
+use std::borrow::Cow;
+
 use crds::{
     checksum_run::{
         StopAfter,
@@ -22,8 +24,11 @@ use super::{
         snapshot::Found,
     },
     Observed, Pod, Rival,
+    idle::idle,
 };
-use crate::watch::pod::Exit;
+
+/// How much of a log is told: with what comes before, no more than a condition holds.
+const LAST_WORDS: usize = 600;
 
 /// How far a run is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -95,12 +100,24 @@ fn result_of(Explained { reason, message }: Explained) -> Told {
 
 fn last_words(pod: Option<&Pod>) -> String {
     let exit = pod.and_then(|pod| Some((&pod.name, pod.exit.as_ref()?)));
-    exit.map_or_else(String::new, |(pod, Exit { code, message })| {
-        format!(
-            "; pod {pod} ended with exit code {code}: {}",
-            message.trim()
-        )
+    exit.map_or_else(String::new, |(pod, exit)| {
+        let (code, words) = (exit.code, exit.message.trim());
+        // That there was an error is what the code says.
+        let reason = Some(&*exit.reason).filter(|reason| !["", "Error"].contains(reason));
+        let reason = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
+        let words = Some(newest(words)).filter(|words| !words.is_empty());
+        let words = words.map_or_else(String::new, |words| format!(": {words}"));
+        format!("; pod {pod} ended with exit code {code}{reason}{words}")
     })
+}
+
+/// The end of a log: its newest lines say why there are no more.
+fn newest(words: &str) -> Cow<'_, str> {
+    if words.len() <= LAST_WORDS {
+        return words.into();
+    }
+    let from = words.ceil_char_boundary(words.len() - LAST_WORDS);
+    format!("…{}", &words[from..]).into()
 }
 
 /// What keeps the run from beginning.
@@ -206,7 +223,7 @@ pub(super) fn stage(run: &Validated, seen: &Observed) -> Stage {
     // A coordinator that crashed is replaced: what it said last holds until the next one says more.
     match seen.coordinators().next() {
         Some(pod) if pod.exit.is_some() => Stage::Working(told(&STARTING, starting(run, seen))),
-        Some(_) | None => Stage::Working(working(&report)),
+        Some(_) | None => Stage::Working(working(run, seen, &report)),
     }
 }
 
@@ -220,7 +237,7 @@ fn failed_preparation(run: &Validated, seen: &Observed) -> String {
     })
 }
 
-fn working(report: &CoordinatorReport) -> Told {
+fn working(run: &Validated, seen: &Observed, report: &CoordinatorReport) -> Told {
     let files = report.files.unwrap_or_default();
     let reason = match report.state.unwrap_or(RunState::Initialised) {
         RunState::Initialised => &STARTING,
@@ -237,8 +254,9 @@ fn working(report: &CoordinatorReport) -> Told {
         Some(RunState::WorkQueue) => {
             let read = files.total - files.remaining - files.not_selected;
             format!(
-                "{read} of {} files are read",
-                files.total - files.not_selected
+                "{read} of {} files are read{}",
+                files.total - files.not_selected,
+                idle(run, seen)
             )
         }
         Some(RunState::MetadataSync) => format!("{} files are listed", report.listed),
@@ -251,13 +269,28 @@ fn working(report: &CoordinatorReport) -> Told {
 fn starting(run: &Validated, seen: &Observed) -> String {
     let job = name::checksum(&run.key.name);
     let Some(pod) = seen.coordinators().next() else {
-        return format!("waiting for a pod of Job {job}");
+        return format!(
+            "waiting for a pod of Job {job}; if none comes, its events say why: kubectl describe job {job}"
+        );
     };
-    let name = &pod.name;
-    match (&pod.exit, &pod.holdup) {
-        (Some(_), _) => format!("another pod is started{}", last_words(Some(pod))),
-        (None, Some(holdup)) => format!("pod {name} does not start: {holdup}"),
-        (None, None) if pod.started => format!("pod {name} has started, and is asked how it is"),
-        (None, None) => format!("pod {name} is being started"),
+    if pod.exit.is_some() {
+        return format!("another pod is started{}", last_words(Some(pod)));
     }
+    held_up(pod).unwrap_or_else(|| being_started(pod))
+}
+
+/// What keeps a pod from starting, if the pod says so.
+pub(super) fn held_up(pod: &Pod) -> Option<String> {
+    let holdup = pod.holdup.as_ref()?;
+    Some(format!("pod {} does not start: {holdup}", pod.name))
+}
+
+/// How far a pod is that nothing is known to keep from starting.
+pub(super) fn being_started(Pod { name, started, .. }: &Pod) -> String {
+    if *started {
+        return format!("pod {name} has started, and is asked how it is");
+    }
+    format!(
+        "pod {name} is being started; if it takes long, its events say why: kubectl describe pod {name}"
+    )
 }

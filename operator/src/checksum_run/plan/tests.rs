@@ -12,6 +12,7 @@ use super::{
     super::{
         fixture::{distributed, image, validated},
         snapshot::{SnapshotError, VolumeSnapshotStatus},
+        status,
     },
     *,
 };
@@ -79,6 +80,7 @@ fn coordinator() -> Pod {
         exit: None,
         holdup: None,
         heard: None,
+        works: None,
         heeds: true,
         silent_since: None,
     }
@@ -124,6 +126,7 @@ fn exited(code: i32, message: &str) -> Pod {
     Pod {
         exit: Some(Exit {
             code,
+            reason: "Error".into(),
             message: message.into(),
         }),
         ..coordinator()

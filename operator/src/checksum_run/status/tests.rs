@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::{
     super::{
+        config::validate,
         credentials::Credentials,
-        fixture::{distributed, image, validated},
+        fixture::{distributed, image, run_with, validated},
         plan::{self, Pod, Role, StoreClaim},
         snapshot::Found,
     },
@@ -62,6 +63,7 @@ fn pod(report: CoordinatorReport) -> Pod {
         exit: None,
         holdup: None,
         heard: Some(report),
+        works: None,
         heeds: true,
         silent_since: None,
     }
@@ -79,7 +81,9 @@ fn report(state: RunState) -> CoordinatorReport {
         selected_bytes: 1000,
         bytes_read: 425,
         bytes_per_second: 412 * 1024 * 1024,
+        damaged: Some(5),
         open_warnings: Some(3),
+        unlisted: 2,
         oldest_verification: Some(at("2026-10-01T00:00:00.5Z")),
         ..CoordinatorReport::default()
     }
@@ -120,7 +124,7 @@ fn while_a_run_goes_on_nobody_knows_whether_all_is_well() {
         NOW,
     );
     assert_eq!(condition(&status, READY), is("Unknown", "Reading"));
-    assert_eq!(status.open_warnings, Some(3));
+    assert_eq!((status.damaged, status.open_warnings), (Some(5), Some(3)));
     let oldest = status.oldest_verification.map(|it| it.to_string());
     assert_eq!(oldest.as_deref(), Some("2026-10-01T00:00:00Z"));
     assert_eq!(condition(&status, RECONCILING), is("True", "Reading"));
@@ -130,6 +134,7 @@ fn while_a_run_goes_on_nobody_knows_whether_all_is_well() {
     assert_eq!(status.start_time, Some(at("2026-11-16T04:00:00Z")));
     assert_eq!(status.state, Some(RunState::WorkQueue));
     assert_eq!(status.files.unwrap().verified, 4);
+    assert_eq!(status.unlisted, Some(2));
     assert_eq!(status.bytes_read, Some(425));
     assert_eq!(status.throughput.as_deref(), Some("412Mi/s"));
     assert_eq!(
@@ -313,27 +318,22 @@ fn workers_are_counted_where_there_can_be_some() {
 
 #[test]
 fn a_refusal_is_told_in_the_servers_words() {
-    let refused = kube::core::Status {
-        code: 403,
-        message: "exceeded quota: jobs".into(),
-        ..kube::core::Status::default()
-    };
-    let refused = act::Error::Request {
-        what: "apply Job ns/x".into(),
-        source: ApiError::from(kube::Error::Api(Box::new(refused))),
-    };
-    let taken = act::Error::NameTaken {
+    let taken = Failure::Act(act::Error::NameTaken {
         kind: "Job".into(),
         key: Key {
             namespace: "ns".into(),
             name: "x".into(),
         },
-    };
-    for (error, reason, words) in [
-        (refused, "Refused", "exceeded quota: jobs"),
+    });
+    for (failure, reason, words) in [
+        (
+            refused(403, "exceeded quota: jobs"),
+            "Refused",
+            "exceeded quota: jobs",
+        ),
         (taken, "NameTaken", "exists already"),
     ] {
-        let [ready, reconciling] = &failed(&Failure::Act(error))[..] else {
+        let [ready, reconciling] = &failed(&failure)[..] else {
             panic!("two conditions");
         };
         assert_eq!(
@@ -347,6 +347,53 @@ fn a_refusal_is_told_in_the_servers_words() {
         (stalled[1].type_, stalled[1].reason.name),
         (STALLED, "InvalidSpec")
     );
+}
+
+fn refused(code: u16, words: &str) -> Failure {
+    let status = kube::core::Status {
+        code,
+        message: words.into(),
+        ..kube::core::Status::default()
+    };
+    Failure::Act(act::Error::Request {
+        what: "apply Job ns/x".into(),
+        source: ApiError::from(kube::Error::Api(Box::new(status))),
+    })
+}
+
+#[test]
+fn what_is_refused_is_an_event_once() {
+    let run = validated(json!({}));
+    let mut seen = seen(Vec::new());
+    let mut events_of = |failure: &Failure| {
+        let status = status(Some(&run), 3, &seen, None, Err(failure), at(NOW));
+        let events = events_of_failure(&seen.status, &status, failure);
+        seen.status = status;
+        let words = events
+            .iter()
+            .map(|event| (event.warning, event.reason.name, event.note.clone()));
+        words.collect::<Vec<_>>()
+    };
+    let quota = refused(403, "exceeded quota: jobs");
+    let words = "failed to apply Job ns/x: exceeded quota: jobs";
+    assert_eq!(events_of(&quota), [(true, "Refused", words.into())]);
+    assert_eq!(events_of(&quota), []);
+    assert_eq!(events_of(&refused(500, "try later")), [], "likely to pass");
+    let invalid =
+        Failure::from(validate(&run_with(json!({"ttlAfterFinished": "soon"}))).unwrap_err());
+    let [(true, "InvalidSpec", words)] = &events_of(&invalid)[..] else {
+        panic!("one event");
+    };
+    assert!(words.contains("spec.ttlAfterFinished"), "{words}");
+}
+
+#[test]
+fn what_fails_after_the_end_is_no_event() {
+    let mut seen = seen(vec![pod(finished("Verified"))]);
+    seen.status = told(&seen, json!({}), NOW);
+    let quota = refused(403, "exceeded quota: jobs");
+    let status = status(None, 3, &seen, None, Err(&quota), at(NOW));
+    assert_eq!(events_of_failure(&seen.status, &status, &quota), []);
 }
 
 fn told_events(old: &Observed, new: &Observed, fields: serde_json::Value) -> Vec<String> {
@@ -413,6 +460,7 @@ fn a_run_that_failed_says_how_far_it_was() {
     let mut seen = seen(vec![Pod {
         exit: Some(Exit {
             code: 1,
+            reason: "Error".into(),
             message: "panic".into(),
         }),
         heard: None,

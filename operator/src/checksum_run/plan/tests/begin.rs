@@ -8,7 +8,27 @@ fn a_new_run_gets_a_store_a_configuration_and_a_job() {
     assert_eq!(writes(&plan), ["store", "config", "job"]);
     let (stage, reason, words) = stage_of(&plan);
     assert_eq!((stage, reason), ("Working", "Starting"));
-    assert_eq!(words, "waiting for a pod of Job home-full-checksum");
+    let expected = "waiting for a pod of Job home-full-checksum; if none comes, its events say why: kubectl describe job home-full-checksum";
+    assert_eq!(words, expected);
+}
+
+#[test]
+fn a_run_begins_with_the_first_of_what_uses_its_store() {
+    let begins = |fields, seen: Observed| plan(&validated(fields), &seen, now()).begins(&seen);
+    assert!(begins(json!({}), seen()));
+    let csi = json!({"source": {"persistentVolumeClaim": {"claimName": "home"}, "snapshot": {"csi": {}}}});
+    let absent = Observed {
+        snapshot: Found::Absent,
+        ..seen()
+    };
+    assert!(begins(csi, absent));
+    let waiting = Observed {
+        source: None,
+        ..seen()
+    };
+    assert!(!begins(json!({}), waiting));
+    assert!(!begins(json!({"suspend": true}), seen()));
+    assert!(!begins(json!({}), with_pod(working_pod(reading()))));
 }
 
 #[test]

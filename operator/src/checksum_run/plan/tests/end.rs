@@ -20,6 +20,20 @@ fn a_run_that_is_cancelled_before_it_began_is_over_at_once() {
 }
 
 #[test]
+fn a_run_that_cannot_be_used_can_be_cancelled_while_nobody_works_for_it() {
+    let spec = |fields| validated(fields).spec;
+    let plan = |cancel: bool, seen: &Observed| without_spec(&spec(json!({"cancel": cancel})), seen);
+    assert_eq!(plan(false, &seen()), None);
+    assert_eq!(stage_of(&plan(true, &seen()).unwrap()).1, "Cancelled");
+    assert_eq!(plan(true, &with_pod(coordinator())), None);
+    let mut ending = with_pod(coordinator());
+    ending.job = None;
+    assert_eq!(stage_of(&plan(true, &ending).unwrap()).0, "Working");
+    let over = ended(seen(), &reason::CANCELLED);
+    assert_eq!(plan(true, &over).unwrap().stage, Stage::Over);
+}
+
+#[test]
 fn a_coordinator_that_can_ends_a_cancelled_run_itself() {
     let run = validated(json!({"cancel": true}));
     for pod in [working_pod(reading()), coordinator()] {

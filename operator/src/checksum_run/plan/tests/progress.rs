@@ -59,7 +59,10 @@ fn what_keeps_a_pod_from_starting_is_told() {
         pod
     };
     for (pod, words) in [
-        (pod(&|_| {}), "pod home-full-checksum-abc is being started"),
+        (
+            pod(&|_| {}),
+            "pod home-full-checksum-abc is being started; if it takes long, its events say why: kubectl describe pod home-full-checksum-abc",
+        ),
         (
             pod(&|pod| pod.started = true),
             "pod home-full-checksum-abc has started, and is asked how it is",
@@ -76,6 +79,71 @@ fn what_keeps_a_pod_from_starting_is_told() {
         let plan = plan(&validated(json!({})), &with_pod(pod), now());
         assert_eq!(stage_of(&plan), ("Working", "Starting", words.into()));
     }
+}
+
+fn worker(name: &str, ready: bool, change: impl FnOnce(&mut Pod)) -> Pod {
+    let mut pod = Pod {
+        name: name.into(),
+        role: Role::Worker,
+        started: ready,
+        ready,
+        ..coordinator()
+    };
+    change(&mut pod);
+    pod
+}
+
+/// Of one that waits for something.
+fn waiting(pod: &mut Pod) {
+    pod.works = Some(WorkerReport {
+        waiting: Some(explained("QueueUnreachable")),
+        ..WorkerReport::default()
+    });
+}
+
+#[test]
+fn what_keeps_all_workers_from_reading_is_told() {
+    let held = |pod: &mut Pod| pod.holdup = Some("ImagePullBackOff: no such image".into());
+    let told = |fields, workers: Vec<Pod>| {
+        let mut seen = with_pod(working_pod(reading()));
+        seen.pods.extend(workers);
+        let plan = plan(&validated(fields), &seen, now());
+        let (stage, reason, words) = stage_of(&plan);
+        assert_eq!((stage, reason), ("Working", "Reading"));
+        words
+            .strip_prefix("40 of 90 files are read")
+            .unwrap()
+            .to_owned()
+    };
+    for (workers, words) in [
+        (
+            vec![],
+            "; no worker is ready; if none comes, events say why: kubectl describe replicaset --selector=orrery.dev/checksum-run=home-full",
+        ),
+        (
+            vec![worker("a", false, |_| {})],
+            "; no worker is ready; pod a is being started; if it takes long, its events say why: kubectl describe pod a",
+        ),
+        (
+            vec![worker("a", false, |_| {}), worker("b", false, held)],
+            "; no worker is ready; pod b does not start: ImagePullBackOff: no such image",
+        ),
+        (
+            vec![worker("a", true, waiting)],
+            "; no worker is ready; pod a waits: QueueUnreachable: words",
+        ),
+        (
+            vec![worker("a", true, waiting), worker("b", true, |_| {})],
+            "",
+        ),
+    ] {
+        assert_eq!(told(distributed(), workers), words);
+    }
+    assert_eq!(told(json!({}), vec![]), "", "it reads itself");
+    let mut none = distributed();
+    none["workers"]["replicas"] = 0.into();
+    let words = "; there are no workers (spec.workers.replicas is 0)";
+    assert_eq!(told(none, vec![worker("a", false, held)]), words);
 }
 
 #[test]
@@ -131,6 +199,26 @@ fn a_job_that_was_given_up_fails_the_run_with_the_last_words() {
     let plan = plan(&validated(json!({})), &seen, now());
     let words = "Job has reached the specified backoff limit; pod home-full-checksum-abc ended with exit code 101: out of memory";
     assert_eq!(stage_of(&plan), ("Ended", "Failed", words.into()));
+}
+
+#[test]
+fn the_newest_lines_of_a_long_log_are_told_and_why_the_system_ended_it() {
+    let log = format!("{}\nthe last line\n", "ä line of a log\n".repeat(100));
+    let mut seen = with_pod(exited(137, &log));
+    seen.pods[0].exit.as_mut().unwrap().reason = "OOMKilled".into();
+    seen.job.as_mut().unwrap().1.failed = Some("too often".into());
+    let told = |seen: &Observed| stage_of(&plan(&validated(json!({})), seen, now())).2;
+    let words = told(&seen);
+    let begin = "too often; pod home-full-checksum-abc ended with exit code 137 (OOMKilled): …";
+    assert!(
+        words.starts_with(begin) && words.ends_with("the last line"),
+        "{words}"
+    );
+    assert!(words.len() < 1000, "a condition holds no more");
+
+    seen.pods[0].exit.as_mut().unwrap().message = "".into();
+    let begin = "too often; pod home-full-checksum-abc ended with exit code 137 (OOMKilled)";
+    assert_eq!(told(&seen), begin);
 }
 
 #[test]

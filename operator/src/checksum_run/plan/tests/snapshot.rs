@@ -161,6 +161,19 @@ fn after_the_end_the_claim_goes_and_then_the_snapshot() {
 }
 
 #[test]
+fn a_snapshot_that_nobody_wrote_down_is_removed_all_the_same() {
+    let run = snapped(&json!({}));
+    // It was made, and so was the Job; both times the status was not written.
+    let mut seen = with_pod(working_pod(finished("Verified")));
+    seen.restored = Some(restored(true, false));
+    let end = plan(&run, &seen, now());
+    seen.status = status::status(Some(&run), 3, &seen, None, Ok(&end), now());
+    assert_eq!(seen.status.snapshot.as_deref(), Some("home-full-snapshot"));
+    let after = plan(&run, &seen, now()).remove;
+    assert_eq!(after, [Doomed::Restored("claim-uid".into())]);
+}
+
+#[test]
 fn a_snapshot_is_kept_when_somebody_wants_to_look_at_it() {
     let kept = |result, more| {
         let mut seen = ended(with_pod(coordinator()), result);

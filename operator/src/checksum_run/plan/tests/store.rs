@@ -52,6 +52,7 @@ fn a_store_that_belongs_to_root_is_made_writable_while_nobody_has_it_mounted() {
     assert!(writes(&still_there).is_empty());
     seen.pods[0].exit = Some(Exit {
         code: 0,
+        reason: "Completed".into(),
         message: "".into(),
     });
     assert!(writes(&plan(&run, &seen, now())).is_empty(), "unmounting");
