@@ -228,6 +228,9 @@ pub struct Verify {
     /// Which store.
     #[command(flatten)]
     pub store: StoreOf,
+    /// Where content is read from: `device` goes past the page cache, where what was just restored still is.
+    #[arg(long, value_enum, default_value_t)]
+    pub medium: Medium,
     /// How to tell what was found.
     #[arg(long, value_enum, default_value_t)]
     pub output: Output,
@@ -242,6 +245,9 @@ pub struct TakeOver {
     /// What the names of its tables begin with.
     #[arg(long, default_value = "")]
     pub table_prefix: String,
+    /// The folder of its file system that is read from now on, such as its `filesystemsubpath` [default: all of it]
+    #[arg(long, value_name = "FOLDER")]
+    pub sub_path: Option<PathBuf>,
     /// Where to.
     #[command(flatten)]
     pub store: StoreOf,

@@ -7,9 +7,11 @@
 mod progress;
 mod snapshot;
 pub mod stores;
+mod verify;
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -17,7 +19,7 @@ use std::time::Instant;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver, Verify};
+use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver};
 use crate::engine::{self, Ended, Job, Shared, Unresolved};
 use crate::gpfs::{self, FileSystem};
 use crate::list::exclude::{BadPattern, Excludes};
@@ -25,7 +27,6 @@ use crate::pack::Sizes;
 use crate::path::RelativePath;
 use crate::report::{self, Result as Found};
 use crate::store::{self, Location, NewRun, Store, View, WarningState};
-use crate::verify::{self, Finding};
 
 /// Checksums that are printed at once.
 const PAGE: u32 = 1000;
@@ -59,6 +60,9 @@ pub enum Error {
     /// Standard output.
     #[error("failed to write")]
     Write(#[from] io::Error),
+    /// Somebody did not want to wait for what was being read.
+    #[error("ended while files were being read; nothing that was stored is lost")]
+    Abandoned,
     /// A path that is not damaged.
     #[error("{0} has no open warning; `report` tells which files have")]
     NoWarning(RelativePath),
@@ -75,6 +79,7 @@ impl Error {
             | Self::Place(_)
             | Self::Gpfs(_)
             | Self::Write(_)
+            | Self::Abandoned
             | Self::NoWarning(_) => 3,
         }
     }
@@ -85,7 +90,7 @@ pub async fn run(command: Command) -> Result<u8, Error> {
     match command {
         Command::Local(args) => Box::pin(local(&args)).await,
         Command::Report(args) => report(&args).await,
-        Command::Verify(args) => Box::pin(verify(&args)).await,
+        Command::Verify(args) => Box::pin(verify::run(&args)).await,
         Command::Accept(files) => accept(&files).await,
         Command::Acknowledge(files) => acknowledge(&files).await,
         Command::Abort(of) => abort(&of).await,
@@ -100,6 +105,7 @@ async fn local(args: &Local) -> Result<u8, Error> {
         lister: args.lister(),
         excludes: Excludes::new(args.exclude.iter().chain(&place.inside))?,
         spill: engine::spill_beside(&place.store),
+        spill_size: None,
         deletion_guard: args.deletion_guard,
         readers: args.readers.map(usize::from),
         queue: None,
@@ -140,15 +146,18 @@ async fn local(args: &Local) -> Result<u8, Error> {
     tell(args.output, &location, &ended).await
 }
 
-/// The first signal ends what runs in order; it is then resumed or begun again.
-async fn stopped_by_signals<T>(running: impl Future<Output = T>, shared: &Shared) -> T {
-    let asked = async {
-        let (Ok(mut interrupt), Ok(mut terminate)) = (
-            signal(SignalKind::interrupt()),
-            signal(SignalKind::terminate()),
-        ) else {
-            return std::future::pending().await;
-        };
+/// The first signal ends what runs in order; it is then resumed or begun again. A storage that does not answer keeps a reader for
+/// ever: the second signal ends it all.
+async fn stopped_by_signals<T, E>(
+    running: impl Future<Output = Result<T, E>>,
+    shared: &Shared,
+) -> Result<T, Error>
+where
+    Error: From<E>,
+{
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut asked = async || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
@@ -156,11 +165,12 @@ async fn stopped_by_signals<T>(running: impl Future<Output = T>, shared: &Shared
     };
     let mut running = std::pin::pin!(running);
     tokio::select! {
-        ended = &mut running => ended,
-        () = asked => {
-            shared.stop.store(true, Ordering::Relaxed);
-            running.await
-        }
+        ended = &mut running => return Ok(ended?),
+        () = asked() => shared.stop.store(true, Ordering::Relaxed),
+    }
+    tokio::select! {
+        ended = running => Ok(ended?),
+        () = asked() => Err(Error::Abandoned),
     }
 }
 
@@ -281,57 +291,6 @@ async fn manifest(view: &View) -> Result<u8, Error> {
     Ok(if left_out > 0 { 2 } else { 0 })
 }
 
-async fn verify(args: &Verify) -> Result<u8, Error> {
-    let view = View::open(&stores::of(&args.store)?).await?;
-    let shared = Arc::new(Shared::new(None, Instant::now()));
-    let (mut same, mut different, mut unknown) = (0, 0, 0);
-    let tell = |path: &RelativePath, finding: Finding| match finding {
-        Finding::Same => same += 1,
-        Finding::Different { expected, actual } => {
-            different += 1;
-            let _ = finding_line(
-                args.output,
-                "different",
-                path,
-                &format!("{expected} on record, {actual} here"),
-            );
-        }
-        Finding::Unknown(why) => {
-            unknown += 1;
-            let _ = finding_line(args.output, "unknown", path, &why);
-        }
-    };
-    let verifying = verify::verify(&args.path, &view, &shared, tell);
-    stopped_by_signals(verifying, &shared).await?;
-    let mut out = io::stdout().lock();
-    match args.output {
-        Output::Text => writeln!(
-            out,
-            "{same} files are as on record, {different} are not, {unknown} could not be compared"
-        )?,
-        Output::Json => writeln!(
-            out,
-            r#"{{"kind":"verify","same":{same},"different":{different},"unknown":{unknown}}}"#
-        )?,
-    }
-    Ok(match (different, unknown) {
-        (0, 0) => 0,
-        (0, _) => 2,
-        _ => 1,
-    })
-}
-
-fn finding_line(output: Output, what: &str, path: &RelativePath, why: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match output {
-        Output::Text => writeln!(out, "{what}: {path}\n  {why}"),
-        Output::Json => {
-            let line = serde_json::json!({"kind": what, "path": path.to_string(), "why": why});
-            writeln!(out, "{line}")
-        }
-    }
-}
-
 async fn accept(files: &Files) -> Result<u8, Error> {
     let store = Store::open(&stores::existing(&files.store)?, 1).await?;
     for path in paths(files) {
@@ -360,7 +319,12 @@ fn paths(files: &Files) -> impl Iterator<Item = RelativePath> {
 async fn take_over(args: &TakeOver) -> Result<u8, Error> {
     let from = stores::server(&args.from, "ORRERY_FROM")?;
     let store = Store::open(&stores::of(&args.store)?, 1).await?;
-    let taken = store::take_over(&store, &from, &args.table_prefix).await?;
+    let theirs = store::Theirs {
+        server: &from,
+        prefix: &args.table_prefix,
+        folder: args.sub_path.as_deref().unwrap_or_else(|| Path::new("")),
+    };
+    let taken = store::take_over(&store, theirs).await?;
     let store::Taken {
         files,
         runs,

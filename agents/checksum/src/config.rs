@@ -23,7 +23,7 @@ use crate::merge::Mode;
 use crate::pack::Sizes;
 use crate::queue::{self, Queue};
 use crate::read::Medium;
-use crate::result::explained;
+use crate::result::{Source, explained};
 use crate::store::{Location, Mysql, NewRun, Owner, Password, Tls};
 
 /// Where things are mounted.
@@ -97,6 +97,15 @@ impl Told {
         }
     }
 
+    /// Whether what is read may change meanwhile.
+    pub fn source(&self) -> Source {
+        if self.config.consistent || self.config.snapshot.is_some() {
+            Source::Snapshot
+        } else {
+            Source::Live
+        }
+    }
+
     /// The same in all detail.
     pub fn job(&self, folders: &Folders) -> Result<Job, Explained> {
         let config = &self.config;
@@ -107,6 +116,7 @@ impl Told {
             lister: Lister::Walk,
             excludes: self.excludes.clone(),
             spill: folders.spill_folder.join("listing"),
+            spill_size: tuning.spill_bytes,
             deletion_guard: guard.min(100),
             readers: config.concurrency.and_then(|it| usize::try_from(it).ok()),
             queue: match self.config.queue {

@@ -253,7 +253,7 @@ impl Coordinator {
         let first = first.map_err(|error| plan::of_store(&error))?;
         let damaged = store.view().open_warnings().await;
         let damaged = damaged.map_err(|error| plan::of_store(&error))?;
-        plan::result(&run, first.first(), damaged, &job.root).ok_or(Failure::Stopped)
+        plan::result(&run, first.first(), damaged, &job.root, told.source()).ok_or(Failure::Stopped)
     }
 
     async fn give_up(&self, store: &Store, run: Run, why: Explained) -> Result<Run, Failure> {

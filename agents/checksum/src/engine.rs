@@ -6,6 +6,7 @@
 //! Whatever happens, what is in the store is enough to go on: a run that died is simply run again.
 
 pub mod adapt;
+mod failures;
 mod remote;
 pub mod shared;
 mod sync;
@@ -41,6 +42,8 @@ pub struct Job {
     pub excludes: Excludes,
     /// A folder that is made for the listing, and removed.
     pub spill: PathBuf,
+    /// How many bytes of it may be on disk; none means as many as it takes.
+    pub spill_size: Option<u64>,
     /// Forget at most so many percent of all files.
     pub deletion_guard: u8,
     /// How many files are read at once; none means as many as the storage likes.

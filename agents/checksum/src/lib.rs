@@ -18,6 +18,7 @@ mod metrics;
 pub mod pack;
 pub mod path;
 pub mod queue;
+mod rate;
 pub mod read;
 pub mod report;
 pub mod result;

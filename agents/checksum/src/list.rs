@@ -9,7 +9,7 @@ mod policy;
 mod queue;
 mod records;
 mod share;
-mod stat;
+pub(crate) mod stat;
 pub mod walk;
 
 use std::io;

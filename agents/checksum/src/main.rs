@@ -48,7 +48,12 @@ fn run(command: Command) -> ExitCode {
         .enable_all()
         .build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(commands::run(command)),
+        Ok(runtime) => {
+            let done = runtime.block_on(commands::run(command));
+            // Who reads from a storage that does not answer is not waited for.
+            runtime.shutdown_background();
+            done
+        }
         Err(error) => Err(error.into()),
     };
     match done {

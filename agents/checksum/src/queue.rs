@@ -121,6 +121,12 @@ pub fn pack_job(pack: &WorkPack) -> NewJob {
     job(COMPUTE, pack.encode())
 }
 
+/// How many bytes a job of ours has, about.
+pub fn size(job: &NewJob) -> usize {
+    let payload = job.args.as_ref().and_then(|args| args.get(PAYLOAD));
+    payload.and_then(Value::as_str).map_or(0, str::len)
+}
+
 /// Results as a job.
 pub fn result_job(name: &str, results: &BackPack) -> NewJob {
     job(name, results.encode())

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::algorithm::{Algorithm, Hasher};
 use crate::entry::Attributes;
 use crate::judge::Reading;
+use crate::list::stat;
 use crate::path::RelativePath;
 use crate::split::{self, PieceSum, Span};
 
@@ -294,11 +295,7 @@ fn look(file: &OwnedFd) -> Result<Option<Attributes>, Errno> {
         seen => seen?,
     };
     let is_file = FileType::from_raw_mode(RawMode::from(seen.stx_mode)) == FileType::RegularFile;
-    Ok(is_file.then_some(Attributes {
-        size: seen.stx_size,
-        mtime: nanoseconds(seen.stx_mtime.tv_sec, seen.stx_mtime.tv_nsec.into()),
-        ctime: nanoseconds(seen.stx_ctime.tv_sec, seen.stx_ctime.tv_nsec.into()),
-    }))
+    Ok(is_file.then(|| stat::attributes(&seen)))
 }
 
 fn look_as_before(file: &OwnedFd) -> Result<Option<Attributes>, Errno> {
@@ -307,15 +304,9 @@ fn look_as_before(file: &OwnedFd) -> Result<Option<Attributes>, Errno> {
     let fraction = |nanoseconds| i64::try_from(nanoseconds).unwrap_or_default();
     Ok(is_file.then_some(Attributes {
         size: u64::try_from(seen.st_size).unwrap_or_default(),
-        mtime: nanoseconds(seen.st_mtime, fraction(seen.st_mtime_nsec)),
-        ctime: nanoseconds(seen.st_ctime, fraction(seen.st_ctime_nsec)),
+        mtime: stat::nanoseconds(seen.st_mtime, fraction(seen.st_mtime_nsec)),
+        ctime: stat::nanoseconds(seen.st_ctime, fraction(seen.st_ctime_nsec)),
     }))
-}
-
-fn nanoseconds(seconds: i64, fraction: i64) -> i64 {
-    seconds
-        .saturating_mul(1_000_000_000)
-        .saturating_add(fraction)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::algorithm::Algorithm;
 use crate::list;
 use crate::merge::Mode;
 use crate::path::RelativePath;
+use crate::state::State;
 use crate::store::{Checksum, Counts, Problem, Run, WarningRow};
 
 /// How many of each kind are told to people; programs are told all.
@@ -34,9 +35,11 @@ impl Result {
             skipped,
             ..
         } = run.counts;
+        // Of one that ended before its time, that nothing was found says nothing.
+        let is_whole = run.state == State::Finished && run.ending.is_none() && run.complete;
         if corrupt > 0 {
             Self::Damage
-        } else if unreadable > 0 || skipped > 0 || !run.complete || run.counts.remaining() > 0 {
+        } else if !is_whole || unreadable > 0 || skipped > 0 || run.counts.remaining() > 0 {
             Self::Incomplete
         } else {
             Self::Verified
@@ -85,10 +88,11 @@ pub fn run_text(run: &Run) -> String {
     } = run.counts;
     let mode = mode(run.what.mode);
     let mut text = format!("run {} ({mode}, {}): ", run.id, run.what.algorithm);
-    if run.ended.is_some() {
-        text += Result::of(run).words();
-    } else {
-        let _ = write!(text, "left in state {}", run.state);
+    match (&run.ending, run.ended) {
+        (_, None) => drop(write!(text, "left in state {}", run.state)),
+        (Some(ending), _) => text += &ending.message,
+        (None, _) if run.state == State::Aborted => text += "given up before it was finished",
+        (None, _) => text += Result::of(run).words(),
     }
     let _ = write!(
         text,
@@ -338,9 +342,7 @@ fn time(nanoseconds: i64) -> String {
 /// a backslash. The tool for one algorithm cannot check another's, so these are left out when `only` is another.
 pub fn manifest_line(checksum: &Checksum, only: Algorithm) -> Option<Vec<u8>> {
     let Checksum { path, digest, .. } = checksum;
-    if digest.algorithm != only {
-        return None;
-    }
+    let digest = digest.as_ref().filter(|it| it.algorithm == only)?;
     let mut line = Vec::new();
     let escaped = escape(path);
     if escaped != path.as_bytes() {
@@ -369,6 +371,21 @@ fn escape(path: &RelativePath) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_was_given_up_has_verified_nothing() {
+        let mut run = Run::example(State::Finished);
+        assert_eq!(Result::of(&run), Result::Verified);
+        run.state = State::Aborted;
+        assert_eq!(Result::of(&run), Result::Incomplete);
+        assert!(run_text(&run).contains("given up before it was finished"));
+        run.ending = Some(crate::store::Ending {
+            result: "DeletionGuard".into(),
+            message: "too many are gone".into(),
+        });
+        assert!(run_text(&run).contains("too many are gone"));
+        assert!(run_json(&run).contains(r#""result":"incomplete""#));
+    }
 
     #[test]
     fn what_is_not_told_is_promised_only_where_it_can_be_found() {
@@ -402,7 +419,7 @@ mod tests {
     fn a_manifest_is_what_the_tools_of_others_print() {
         let checksum = |path: &[u8]| {
             let path = RelativePath::new(path);
-            let digest = Algorithm::Crc32c.digest(b"");
+            let digest = Some(Algorithm::Crc32c.digest(b""));
             Checksum {
                 key: path.key(),
                 path,

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::entry::{Attributes, Entry, Seen};
@@ -23,6 +24,9 @@ const HEAD: usize = 44;
 /// A piece that is sorted in memory has about so many bytes.
 const PIECE: u64 = 400 << 10;
 
+/// A part is split into at most so many pieces, of which each has a file: of very many files they are larger.
+const PIECES: u64 = 64;
+
 /// Small parts go together up to so many bytes.
 const GROUP: u64 = 512 << 10;
 
@@ -37,6 +41,27 @@ const DAMAGED: io::ErrorKind = io::ErrorKind::InvalidData;
 pub struct Spill {
     folder: PathBuf,
     parts: Vec<Mutex<Pile>>,
+    room: Room,
+}
+
+/// How much may be written. Files without names are in nobody's way, and nobody else sees how large they are.
+#[derive(Debug)]
+struct Room {
+    most: u64,
+    written: AtomicU64,
+}
+
+impl Room {
+    fn take(&self, bytes: usize) -> io::Result<()> {
+        let bytes = bytes as u64;
+        let before = self.written.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= self.most {
+            return Ok(());
+        }
+        let most = self.most >> 20;
+        let what = format!("more files than fit into {most} MiB: raise spec.tuning.spillSize");
+        Err(io::Error::new(io::ErrorKind::StorageFull, what))
+    }
 }
 
 /// One part: whole entries, the first of them in a file if there are many.
@@ -53,9 +78,10 @@ impl Pile {
         self.written + self.rest.len() as u64
     }
 
-    fn add(&mut self, key: Key, entry: &Entry, folder: &Path) -> io::Result<()> {
+    fn add(&mut self, key: Key, entry: &Entry, folder: &Path, room: &Room) -> io::Result<()> {
         let size = HEAD + entry.path.as_bytes().len();
         if self.rest.len() + size > BUFFER {
+            room.take(self.rest.len())?;
             self.write_out(&folder.join(format!("{:02x}", key.partition())))?;
         }
         // Never more than it may gather, but less as long as it has little.
@@ -81,12 +107,17 @@ impl Pile {
 }
 
 impl Spill {
-    /// Makes the folder, which must not be there yet.
-    pub fn create(folder: &Path) -> io::Result<Self> {
+    /// Makes the folder, which must not be there yet. At most so many bytes are written to it, and what it takes to split some
+    /// of them.
+    pub fn create(folder: &Path, most: u64) -> io::Result<Self> {
         fs::create_dir(folder)?;
         Ok(Self {
             folder: folder.into(),
             parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            room: Room {
+                most,
+                written: AtomicU64::new(0),
+            },
         })
     }
 
@@ -94,7 +125,8 @@ impl Spill {
     pub fn add(&self, entries: &[Entry]) -> io::Result<()> {
         for entry in entries {
             let key = entry.path.key();
-            self.pile(key.partition()).add(key, entry, &self.folder)?;
+            let mut pile = self.pile(key.partition());
+            pile.add(key, entry, &self.folder, &self.room)?;
         }
         Ok(())
     }
@@ -152,7 +184,8 @@ impl Spill {
 
     fn pieces_of(&self, part: u8, size: u64) -> io::Result<Vec<Piece>> {
         let whole = self.whole(part)?;
-        match u32::try_from(whole.size.div_ceil(size)).unwrap_or(u32::MAX) {
+        let pieces = whole.size.div_ceil(size).min(PIECES);
+        match u32::try_from(pieces).unwrap_or(u32::MAX) {
             0 | 1 => Ok(vec![whole]),
             pieces => self.split(part, &whole, pieces),
         }
@@ -360,7 +393,7 @@ mod tests {
     #[test]
     fn small_parts_that_follow_each_other_go_together() {
         let folder = tempfile::tempdir().unwrap();
-        let spill = Spill::create(&folder.path().join("spill")).unwrap();
+        let spill = Spill::create(&folder.path().join("spill"), u64::MAX).unwrap();
         let entries: Vec<_> = (0..2000).map(entry).collect();
         spill.add(&entries).unwrap();
         let all: Vec<u8> = (0..=u8::MAX).collect();
@@ -393,7 +426,7 @@ mod tests {
         for (padding, small) in [(0, 1000), (2000, 30_000)] {
             let folder = tempfile::tempdir().unwrap();
             let folder = folder.path().join("spill");
-            let spill = Spill::create(&folder).unwrap();
+            let spill = Spill::create(&folder, u64::MAX).unwrap();
             let padded = |n| {
                 let mut entry = entry(n);
                 let path = [entry.path.as_bytes(), &vec![b'x'; padding]].concat();
@@ -436,5 +469,29 @@ mod tests {
             drop(spill);
             assert!(!folder.exists());
         }
+    }
+
+    #[test]
+    fn what_is_on_disk_has_a_bound_that_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::create(&folder.path().join("spill"), 1 << 20).unwrap();
+        let entries: Vec<_> = (0..100_000).map(entry).collect();
+        let stored = entries.chunks(1000).position(|it| spill.add(it).is_err());
+        assert_eq!(stored, None, "all of this is in memory");
+        let many: Vec<_> = (0..1_000_000).map(entry).collect();
+        let full = spill.add(&many).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        let words = "more files than fit into 1 MiB: raise spec.tuning.spillSize";
+        assert_eq!(full.to_string(), words);
+    }
+
+    #[test]
+    fn few_files_are_open_at_once_however_large_a_part_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let spill = Spill::create(&folder.path().join("spill"), u64::MAX).unwrap();
+        let entries: Vec<_> = (0..20_000).map(entry).collect();
+        spill.add(&entries).unwrap();
+        let pieces = spill.pieces_of(0, 1).unwrap();
+        assert_eq!(pieces.len() as u64, PIECES);
     }
 }

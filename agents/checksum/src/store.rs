@@ -35,7 +35,7 @@ pub use place::{Location, Mysql, Password, Tls};
 pub use report::{Checksum, Problem, WarningRow, WarningState};
 pub use runs::{Counts, Ending, NewRun, Owner, Run};
 pub use sync::{Listed, Part, Pending};
-pub use take_over::{Taken, take_over};
+pub use take_over::{Taken, Theirs, take_over};
 
 /// Connections for reading.
 const READERS: usize = 4;

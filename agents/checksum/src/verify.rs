@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
+use futures::{StreamExt as _, stream};
 use tokio::task::spawn_blocking;
 
 use crate::engine::{self, Shared};
@@ -32,10 +34,11 @@ pub enum Finding {
     Unknown(String),
 }
 
-/// Compares all files that have a checksum, and tells each. They are read on a thread of their own, so that whoever stops it is
-/// heard in the middle of a file, too.
+/// Compares all files that are on record, and tells each, in the order of their keys. They are read on threads of their own, so
+/// that whoever stops it is heard in the middle of a file, too.
 pub async fn verify(
     folder: &Path,
+    medium: Medium,
     view: &View,
     shared: &Arc<Shared>,
     mut tell: impl FnMut(&RelativePath, Finding),
@@ -45,6 +48,7 @@ pub async fn verify(
         source,
     })?;
     let root = Arc::new(root);
+    let readers = thread::available_parallelism().map_or(1, usize::from);
     let mut after = None;
     loop {
         let checksums = view.checksums(after, PAGE).await?;
@@ -52,11 +56,13 @@ pub async fn verify(
             return Ok(());
         };
         after = Some(last.key);
-        for some in checksums.chunks(AT_ONCE) {
+        let compare = |some: &[Checksum]| {
             let (root, shared, some) = (root.clone(), shared.clone(), some.to_vec());
-            let comparing = spawn_blocking(move || compare_all(&root, &shared, some));
-            let compared = comparing.await.map_err(|_| engine::Error::Reader)?;
-            for (path, finding) in compared {
+            spawn_blocking(move || compare_all(&root, medium, &shared, some))
+        };
+        let mut comparing = stream::iter(checksums.chunks(AT_ONCE).map(compare)).buffered(readers);
+        while let Some(compared) = comparing.next().await {
+            for (path, finding) in compared.map_err(|_| engine::Error::Reader)? {
                 tell(&path, finding.ok_or(engine::Error::Interrupted)?);
             }
         }
@@ -66,11 +72,12 @@ pub async fn verify(
 /// To the end, or to the one at which all reading was stopped, which has no finding.
 fn compare_all(
     root: &Root,
+    medium: Medium,
     shared: &Shared,
     checksums: Vec<Checksum>,
 ) -> Vec<(RelativePath, Option<Finding>)> {
     let pace = |_| !shared.is_stopped();
-    let mut reader = Reader::new(root, Medium::Cache, &pace);
+    let mut reader = Reader::new(root, medium, &pace);
     let mut compared = Vec::with_capacity(checksums.len());
     for checksum in checksums {
         let finding = compare(root, &mut reader, &checksum);
@@ -85,13 +92,16 @@ fn compare_all(
 
 /// None when all reading was stopped.
 fn compare(root: &Root, reader: &mut Reader<'_>, checksum: &Checksum) -> Option<Finding> {
+    let Some(expected) = &checksum.digest else {
+        let why = "no checksum on record: it was not read since it was changed last";
+        return Some(Finding::Unknown(why.into()));
+    };
     let path = checksum.path.clone();
     let attributes = match root.look(&path) {
         Ok(Some(attributes)) => Some(attributes),
         Ok(None) => return Some(Finding::Unknown("not a regular file".into())),
         Err(error) => return Some(Finding::Unknown(error.to_string())),
     };
-    let expected = &checksum.digest;
     let reading = reader.read(&Task { path, attributes }, &[expected.algorithm]);
     Some(match reading.ok()? {
         Reading::Read { digests, .. } if digests.contains(expected) => Finding::Same,

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use crate::args::Output;
 use crate::engine::Shared;
+use crate::rate::Rate;
 use crate::report;
 
 const LINE: Duration = Duration::from_millis(500);
@@ -41,16 +42,18 @@ impl Drop for Clear {
 
 async fn line(shared: &Shared) -> Infallible {
     let _clear = Clear;
-    let began = Instant::now();
+    let mut rate = Rate::default();
+    let _ = Look::take(shared, &mut rate); // what comes next is compared with it
     loop {
         sleep(LINE).await;
-        let text = Look::take(shared, began).text();
+        let text = Look::take(shared, &mut rate).text();
         let _ = write!(io::stderr(), "\r\x1b[K{text}");
     }
 }
 
 async fn json(shared: &Shared) -> Infallible {
-    let began = Instant::now();
+    let mut rate = Rate::default();
+    let _ = Look::take(shared, &mut rate); // what comes next is compared with it
     loop {
         sleep(JSON).await;
         let Look {
@@ -60,7 +63,7 @@ async fn json(shared: &Shared) -> Infallible {
             bytes,
             rate,
             ..
-        } = Look::take(shared, began);
+        } = Look::take(shared, &mut rate);
         let line = serde_json::json!({
             "kind": "progress", "listed": listed, "selected": selected, "done": done, "bytes": bytes,
             "bytesPerSecond": rate,
@@ -79,18 +82,19 @@ struct Look {
 }
 
 impl Look {
-    fn take(shared: &Shared, began: Instant) -> Self {
-        let read = shared.bytes.load(Ordering::Relaxed).cast_signed();
+    fn take(shared: &Shared, rate: &mut Rate) -> Self {
+        let bytes = shared.bytes.load(Ordering::Relaxed);
+        let rate = rate.observe(Instant::now(), bytes).cast_signed();
+        let read = bytes.cast_signed();
         let before = shared.bytes_before.load(Ordering::Relaxed).cast_signed();
         let counts = shared.run().map(|run| run.counts).unwrap_or_default();
-        let seconds = began.elapsed().as_secs().cast_signed().max(1);
         Self {
             listed: shared.listed.load(Ordering::Relaxed),
             selected: counts.selected,
             selected_bytes: counts.selected_bytes,
             done: counts.selected - counts.remaining(),
             bytes: before + read,
-            rate: read / seconds,
+            rate,
         }
     }
 
@@ -99,16 +103,20 @@ impl Look {
             return format!("{} files listed", self.listed);
         }
         let percent = self.bytes.saturating_mul(100) / self.selected_bytes.max(1);
-        let left = (self.selected_bytes - self.bytes).max(0) / self.rate.max(1);
-        format!(
-            "{} % of {}, {} of {} files, {}/s, {} left",
+        let text = format!(
+            "{} % of {}, {} of {} files, {}/s",
             percent.min(100),
             report::size(self.selected_bytes),
             self.done,
             self.selected,
             report::size(self.rate),
-            duration(left),
-        )
+        );
+        // Nobody knows how long it takes while nothing is read.
+        let left = (self.selected_bytes - self.bytes).max(0);
+        match left.checked_div(self.rate) {
+            Some(seconds) => format!("{text}, {} left", duration(seconds)),
+            None => text,
+        }
     }
 }
 
@@ -139,5 +147,7 @@ mod tests {
             "50 % of 1.0 MiB, 4 of 10 files, 1.0 KiB/s, 8 min left"
         );
         assert!(look(2 << 20).text().starts_with("100 %"));
+        let resting = Look { rate: 0, ..look(0) };
+        assert!(resting.text().ends_with("0 B/s"), "{}", resting.text());
     }
 }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Failure;
 use crate::engine;
 use crate::list;
-use crate::result::{self, explained};
+use crate::result::{self, Source, explained};
 use crate::store::{self, Owner, Problem, Run, Trouble};
 
 /// What becomes of the last run in a store.
@@ -105,8 +105,9 @@ pub(super) fn result(
     first: Option<&Problem>,
     damaged: u64,
     root: &Path,
+    source: Source,
 ) -> Option<Explained> {
-    let result = result::of(run)?;
+    let result = result::of(run, source)?;
     let is_good =
         [reason::VERIFIED.name, reason::CHANGED_MEANWHILE.name].contains(&&*result.reason);
     if is_good && damaged > 0 {
@@ -152,10 +153,7 @@ fn denied(path: &Path) -> Explained {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithm::Algorithm;
-    use crate::merge::Mode;
     use crate::state::State;
-    use crate::store::{Counts, NewRun};
 
     fn owner(uid: &str, name: &str) -> Owner {
         Owner {
@@ -165,23 +163,9 @@ mod tests {
     }
 
     fn run(by: Option<Owner>, state: State) -> Run {
-        Run {
-            id: 7,
-            what: NewRun {
-                owner: by,
-                snapshot: None,
-                mode: Mode::Full,
-                algorithm: Algorithm::Blake3,
-            },
-            state,
-            began: jiff::Timestamp::UNIX_EPOCH,
-            ended: state.is_resolved().then_some(jiff::Timestamp::UNIX_EPOCH),
-            ending: None,
-            complete: true,
-            unlisted: 0,
-            unlisted_example: None,
-            counts: Counts::default(),
-        }
+        let mut run = Run::example(state);
+        run.what.owner = by;
+        run
     }
 
     #[test]
@@ -218,7 +202,7 @@ mod tests {
             outcome: "unreadable".into(),
             why: "failed to open it: Permission denied (os error 13)".into(),
         };
-        let told = result(&ended, Some(&problem), 0, folder.path()).unwrap();
+        let told = result(&ended, Some(&problem), 0, folder.path(), Source::Live).unwrap();
         assert_eq!(told.reason, reason::PERMISSION_DENIED.name);
         assert!(
             told.message.contains("it belongs to user"),
@@ -226,7 +210,9 @@ mod tests {
             told.message
         );
         assert_eq!(
-            result(&ended, None, 0, folder.path()).unwrap().reason,
+            result(&ended, None, 0, folder.path(), Source::Live)
+                .unwrap()
+                .reason,
             reason::UNREADABLE.name
         );
     }
@@ -235,7 +221,7 @@ mod tests {
     fn damage_that_was_not_read_again_is_still_damage() {
         let ended = run(None, State::Finished);
         let told = |damaged| {
-            result(&ended, None, damaged, Path::new("/"))
+            result(&ended, None, damaged, Path::new("/"), Source::Live)
                 .unwrap()
                 .reason
         };

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 use crate::engine::Shared;
 use crate::metrics::Metrics;
+use crate::rate::Rate;
 use crate::result::explained;
 use crate::state::State;
 use crate::store::{Problem, Run, Store, View, WarningRow};
@@ -25,8 +26,6 @@ use crate::store::{Problem, Run, Store, View, WarningRow};
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How often the store is asked for damaged files, at most.
 const ASK: Duration = Duration::from_secs(3);
-/// The rate is what was read in this time.
-const WINDOW: Duration = Duration::from_secs(10);
 /// Damaged files that a report holds.
 const CORRUPT: u32 = 20;
 /// Damaged files that the log holds, at most.
@@ -105,7 +104,7 @@ impl Teller {
                 }
                 let read = run.counts.bytes_read.cast_unsigned();
                 let here = shared.bytes.load(Ordering::Relaxed);
-                let rate = rate.observe(now, here.max(read));
+                let rate = rate.observe(now.into_std(), here.max(read));
                 self.tell(&run, shared, rate);
             }
             sleep(INTERVAL).await;
@@ -122,10 +121,11 @@ impl Teller {
 
     async fn ask(&self, view: &View) -> Result<(), crate::store::Error> {
         let warnings = view.warnings(false, CORRUPT).await?;
-        let open = view.open_warnings().await?;
+        let (damaged, open) = (view.damaged().await?, view.open_warnings().await?);
         self.metrics.open_warnings(open);
         self.change(|report| {
             report.corrupt = warnings.iter().map(corrupt).collect();
+            report.damaged = Some(damaged);
             report.open_warnings = Some(open);
         });
         Ok(())
@@ -243,27 +243,6 @@ fn shortened(mut report: CoordinatorReport) -> String {
     }
 }
 
-/// Bytes per second, over the last seconds.
-#[derive(Debug, Default)]
-struct Rate(std::collections::VecDeque<(Instant, u64)>);
-
-impl Rate {
-    fn observe(&mut self, now: Instant, bytes: u64) -> u64 {
-        self.0.push_back((now, bytes));
-        while self.0.len() > 2
-            && let Some((at, _)) = self.0.get(1)
-            && now.duration_since(*at) >= WINDOW
-        {
-            self.0.pop_front();
-        }
-        let Some((at, before)) = self.0.front() else {
-            return 0;
-        };
-        let time = u64::try_from(now.duration_since(*at).as_millis()).unwrap_or(u64::MAX);
-        bytes.saturating_sub(*before).saturating_mul(1000) / time.max(1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -303,21 +282,5 @@ mod tests {
         fill_live(&mut report, &shared, 0);
         let waiting = report.waiting.unwrap();
         assert_eq!(waiting.reason, reason::QUEUE_UNREACHABLE.name);
-    }
-
-    #[tokio::test(start_paused = true)]
-    #[expect(clippy::disallowed_methods, reason = "needs some instant to begin at")]
-    async fn the_rate_is_of_the_last_seconds() {
-        let mut rate = Rate::default();
-        let began = Instant::now();
-        let mut last = 0;
-        for second in 0..30_u64 {
-            let bytes = if second < 15 { second * 100 } else { 1500 };
-            last = rate.observe(began + Duration::from_secs(second), bytes);
-            if second == 14 {
-                assert_eq!(last, 100);
-            }
-        }
-        assert_eq!(last, 0);
     }
 }

@@ -21,11 +21,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use workqueue::{Enqueuer, Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
 
-use super::work::give_up;
+use super::failures::Failures;
+use super::work::{give_up, lock};
 use super::{Error, Job, Shared};
 use crate::algorithm::{Algorithm, Digest};
 use crate::judge::Reading;
-use crate::queue::{COMPUTE, Contact, Queue, payload};
+use crate::queue::{self, COMPUTE, Contact, Queue, payload};
 use crate::schedule::{Schedule, Seen};
 use crate::split::Pieces;
 use crate::store::{FileResult, Run, Store};
@@ -69,6 +70,7 @@ pub(super) async fn work(
         pool: &pool,
         contact: Contact::default(),
         pieces: Mutex::default(),
+        failures: Mutex::default(),
     };
     let stop = CancellationToken::new();
     let serving = (0..job.writers_to(store)).map(|_| remote.take_results(run));
@@ -116,6 +118,8 @@ struct Remote<'a> {
     contact: Contact,
     /// Of large files. Who goes on with the run reads them again.
     pieces: Mutex<Pieces>,
+    /// Of this process: who goes on with the run tries them again as often.
+    failures: Mutex<Failures>,
 }
 
 /// Packs of this run, on their way to the queue.
@@ -126,6 +130,10 @@ struct Production<'a> {
 
 impl Line for Production<'_> {
     type Pack = NewJob;
+
+    fn size(pack: &NewJob) -> usize {
+        queue::size(pack)
+    }
 
     async fn next(&mut self) -> Result<Option<NewJob>, Error> {
         self.source.next().await
@@ -150,7 +158,7 @@ impl Remote<'_> {
             let is_fruitless = self.remaining(run).await? >= before;
             fruitless = if is_fruitless { fruitless + 1 } else { 0 };
             if fruitless >= ROUNDS {
-                return Ok(give_up(self.store, run).await?);
+                return Ok(give_up(self.store, run, &self.failures).await?);
             }
         }
     }
@@ -271,11 +279,7 @@ impl Remote<'_> {
                 continue;
             }
             idle.reset();
-            let stored = self
-                .store
-                .write_back(run, &batch.results, Timestamp::now())
-                .await?;
-            self.shared.tell(&stored);
+            self.store_all(run, batch.results).await?;
             *self.shared.queue_trouble() = None;
             for taken in &batch.taken {
                 if let Err(error) = self.pool.finish(taken).await {
@@ -284,6 +288,20 @@ impl Remote<'_> {
                 }
             }
         }
+    }
+
+    /// Without what is to be read again.
+    async fn store_all(&self, run: &Run, mut results: Vec<FileResult>) -> Result<(), Error> {
+        {
+            let mut failures = lock(&self.failures);
+            results.retain(|(key, reading)| failures.is_final(*key, reading));
+        }
+        let stored = self
+            .store
+            .write_back(run, &results, Timestamp::now())
+            .await?;
+        self.shared.tell(&stored);
+        Ok(())
     }
 
     async fn open(&self, taken: Taken, batch: &mut Batch) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,7 +33,7 @@ pub(super) async fn sync(
     run: &mut Run,
     shared: &Arc<Shared>,
 ) -> Result<Problems, Error> {
-    let spill = create(&job.spill).map_err(|source| spill_failed(job, source))?;
+    let spill = create(job).map_err(|source| spill_failed(job, source))?;
     let spill = Arc::new(spill);
     let listing = list(job, &spill, shared).await?;
     if listing.stopped {
@@ -82,8 +82,9 @@ fn example(problem: &list::Problem) -> String {
 
 /// In a folder of its own: threads of an attempt that was given up may not have noticed yet. What earlier ones have left is
 /// removed.
-fn create(folder: &Path) -> io::Result<Spill> {
+fn create(job: &Job) -> io::Result<Spill> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
+    let folder = &job.spill;
     let removed = match std::fs::remove_dir_all(folder) {
         // One of those threads had a file there, which is gone by now.
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
@@ -97,7 +98,8 @@ fn create(folder: &Path) -> io::Result<Spill> {
     }
     std::fs::create_dir_all(folder)?;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    Spill::create(&folder.join(number.to_string()))
+    let most = job.spill_size.unwrap_or(u64::MAX);
+    Spill::create(&folder.join(number.to_string()), most)
 }
 
 fn spill_failed(job: &Job, source: io::Error) -> Error {

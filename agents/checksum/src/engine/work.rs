@@ -8,8 +8,8 @@ mod found;
 mod round;
 mod waiting;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,10 +17,12 @@ use futures::future::try_join_all;
 use jiff::Timestamp;
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use round::Round;
 
 use super::adapt::Adapt;
+use super::failures::{Failures, TRIES};
 use super::{Error, Job, Shared};
 use crate::judge::Reading;
 use crate::pack::Packer;
@@ -31,12 +33,15 @@ use crate::store::{self, Pending, Run, Store};
 const PAGE: u32 = 4000;
 /// Packs that wait for a reader, for each processor.
 const AHEAD: usize = 4;
-/// A file of which nothing came back is read again so often.
-const ROUNDS: usize = 3;
 /// The most readers where nobody says how many files are read at once.
 const MOST_READERS: usize = 64;
+/// What could not be read is left alone for so long.
+const BREAK: Duration = Duration::from_millis(500);
 /// How long a number of readers is tried.
 const TRIAL: Duration = Duration::from_secs(2);
+
+/// What is told of a file of which nothing was heard.
+const NOTHING: &str = "nothing came back, although it was read several times";
 
 type Pack = Vec<Pending>;
 /// A file, and what came of reading it.
@@ -50,33 +55,46 @@ pub(super) async fn work(
     run: &mut Run,
     shared: &Arc<Shared>,
 ) -> Result<(), Error> {
-    for _ in 0..ROUNDS {
+    let failures = Mutex::default();
+    for tries in 0..TRIES {
         if run.counts.remaining() <= 0 {
             return Ok(());
         }
-        round(job, root, store, run, shared).await?;
+        if tries > 0 {
+            sleep(BREAK).await;
+        }
+        round(job, root, store, run, shared, &failures).await?;
         *run = store.view().run(run.id).await?;
         shared.tell(run);
         if shared.is_stopped() {
             return Err(Error::Stopped { run: run.id });
         }
     }
-    give_up(store, run).await?;
+    give_up(store, run, &failures).await?;
     *run = store.view().run(run.id).await?;
     shared.tell(run);
     Ok(())
 }
 
 /// Tells what is left as unreadable.
-pub(super) async fn give_up(store: &Store, run: &Run) -> Result<(), store::Error> {
+pub(super) async fn give_up(
+    store: &Store,
+    run: &Run,
+    failures: &Mutex<Failures>,
+) -> Result<(), store::Error> {
     let mut after = None;
     loop {
         let (pending, last) = store.view().pending(run, after, PAGE).await?;
-        let why = "nothing came back, although it was read several times";
-        let nothing = |file: Pending| (file, Reading::Failed { why: why.into() });
-        let results: Vec<Read> = pending.into_iter().map(nothing).collect();
-        let now = Timestamp::now();
-        store.write_back_pending(run, &results, now).await?;
+        let failed = |file: Pending| {
+            let why = lock(failures).why(file.key);
+            let why = why.unwrap_or_else(|| NOTHING.into());
+            (file, Reading::Failed { why })
+        };
+        let results: Vec<Read> = pending.into_iter().map(failed).collect();
+        if !results.is_empty() {
+            let now = Timestamp::now();
+            store.write_back_pending(run, &results, now).await?;
+        }
         if last.is_none() {
             return Ok(());
         }
@@ -99,6 +117,7 @@ async fn round(
     store: &Store,
     run: &Run,
     shared: &Arc<Shared>,
+    failures: &Mutex<Failures>,
 ) -> Result<(), Error> {
     let processors = thread::available_parallelism().map_or(2, usize::from);
     let (least, most) = match job.readers {
@@ -118,8 +137,15 @@ async fn round(
     readers.grow_to(least);
     drop(results);
     let found = tokio::sync::Mutex::new(found);
-    let storing =
-        (0..job.writers_to(store)).map(|_| write_back(store, run, job.batch, &found, shared));
+    let writer = WriteBack {
+        store,
+        run,
+        most: job.batch,
+        found: &found,
+        shared,
+        failures,
+    };
+    let storing = (0..job.writers_to(store)).map(|_| writer.store_all());
     let (producing, adapting) = (
         produce(store, run, job, packs),
         adapt(&mut readers, least, most),
@@ -173,7 +199,7 @@ async fn adapt(readers: &mut Readers, least: usize, most: usize) -> std::convert
     };
     let mut before = read();
     loop {
-        tokio::time::sleep(TRIAL).await;
+        sleep(TRIAL).await;
         let now = read();
         if !round.shared.is_paused() {
             let rate = rate(now.0 - before.0, now.1 - before.1, now.2 - before.2);
@@ -216,28 +242,44 @@ async fn produce(store: &Store, run: &Run, job: &Job, packs: Sender<Pack>) -> Re
     Ok(())
 }
 
-async fn write_back(
-    store: &Store,
-    run: &Run,
+/// Brings what was read to the store.
+struct WriteBack<'a> {
+    store: &'a Store,
+    run: &'a Run,
     most: usize,
-    found: &tokio::sync::Mutex<Receiver<Vec<Read>>>,
-    shared: &Shared,
-) -> Result<(), Error> {
-    loop {
-        let mut batch = Vec::new();
-        {
-            let mut found = found.lock().await;
-            let Some(first) = found.recv().await else {
-                return Ok(());
-            };
-            batch.extend(first);
-            while batch.len() < most {
-                let Ok(more) = found.try_recv() else { break };
-                batch.extend(more);
+    found: &'a tokio::sync::Mutex<Receiver<Vec<Read>>>,
+    shared: &'a Shared,
+    failures: &'a Mutex<Failures>,
+}
+
+impl WriteBack<'_> {
+    async fn store_all(&self) -> Result<(), Error> {
+        while let Some(batch) = self.next().await {
+            if batch.is_empty() {
+                continue;
             }
+            let now = Timestamp::now();
+            let stored = self.store.write_back_pending(self.run, &batch, now).await?;
+            self.shared.tell(&stored);
         }
-        let now = Timestamp::now();
-        let stored = store.write_back_pending(run, &batch, now).await?;
-        shared.tell(&stored);
+        Ok(())
     }
+
+    /// What is to be stored together, without what is to be read again; none at the end.
+    async fn next(&self) -> Option<Vec<Read>> {
+        let mut found = self.found.lock().await;
+        let mut batch = found.recv().await?;
+        while batch.len() < self.most {
+            let Ok(more) = found.try_recv() else { break };
+            batch.extend(more);
+        }
+        drop(found);
+        let mut failures = lock(self.failures);
+        batch.retain(|(file, reading)| failures.is_final(file.key, reading));
+        Some(batch)
+    }
+}
+
+pub(super) fn lock(failures: &Mutex<Failures>) -> MutexGuard<'_, Failures> {
+    failures.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -45,16 +45,19 @@ pub(super) fn device(folder: impl AsFd) -> Result<(u32, u32), Errno> {
     Ok((seen.stx_dev_major, seen.stx_dev_minor))
 }
 
-fn attributes(seen: &Statx) -> Attributes {
+/// What the kernel said of a file.
+pub(crate) fn attributes(seen: &Statx) -> Attributes {
+    let time = |time: StatxTimestamp| nanoseconds(time.tv_sec, time.tv_nsec.into());
     Attributes {
         size: seen.stx_size,
-        mtime: nanoseconds(seen.stx_mtime),
-        ctime: nanoseconds(seen.stx_ctime),
+        mtime: time(seen.stx_mtime),
+        ctime: time(seen.stx_ctime),
     }
 }
 
-fn nanoseconds(time: StatxTimestamp) -> i64 {
-    saturated(i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec))
+/// Since 1970.
+pub(crate) fn nanoseconds(seconds: i64, fraction: i64) -> i64 {
+    saturated(i128::from(seconds) * 1_000_000_000 + i128::from(fraction))
 }
 
 /// The years 1677 to 2262 fit; what is outside is the nearest that does.
@@ -87,5 +90,7 @@ mod tests {
         assert_eq!(saturated(i128::MAX), i64::MAX);
         assert_eq!(saturated(i128::MIN), i64::MIN);
         assert_eq!(saturated(-1), -1);
+        // The year 1600, half a second later.
+        assert_eq!(nanoseconds(-11_676_096_000, 500_000_000), i64::MIN);
     }
 }

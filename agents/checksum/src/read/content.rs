@@ -87,6 +87,9 @@ impl Content {
             // Advice only.
             let _ = fs::fadvise(&file, 0, None, fs::Advice::Sequential);
         }
+        if way == Way::DontCache {
+            drop_cached(&file);
+        }
         Self {
             file,
             size,
@@ -158,6 +161,7 @@ impl Content {
                 (Err(Errno::INVAL | Errno::OPNOTSUPP), Way::Direct) => {
                     fs::fcntl_setfl(&self.file, OFlags::empty())?;
                     self.way = Way::DontCache;
+                    drop_cached(&self.file);
                 }
                 (Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS), Way::DontCache) => {
                     self.way = Way::DropBehind;
@@ -166,6 +170,11 @@ impl Content {
             }
         }
     }
+}
+
+/// The other ways read from memory what is there. It is taken out only where there is no way past it: others may need it.
+fn drop_cached(file: &OwnedFd) {
+    let _ = fs::fadvise(file, 0, None, fs::Advice::DontNeed); // advice only
 }
 
 /// Tries again what was interrupted, and what a medium may do better another time.
@@ -388,6 +397,33 @@ mod tests {
         let first = content.way;
         content.read_once(block).unwrap();
         (first, content.way)
+    }
+
+    #[test]
+    fn what_memory_has_is_not_taken_for_what_the_medium_has_and_stays_where_it_can() {
+        const TMPFS: fs::FsWord = 0x0102_1994;
+        let folder = tempfile::tempdir().unwrap();
+        if fs::statfs(folder.path()).unwrap().f_type == TMPFS {
+            return; // it has no medium
+        }
+        let path = folder.path().join("file");
+        std::fs::write(&path, vec![7; 3 * ALIGNMENT]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        file.sync_all().unwrap();
+        let is_in_memory = || {
+            let mut byte = [0];
+            let mut buffers = [std::io::IoSliceMut::new(&mut byte)];
+            rustix::io::preadv2(&file, &mut buffers, 0, ReadWriteFlags::NOWAIT).is_ok()
+        };
+        assert!(is_in_memory());
+        // Not a copy of the descriptor, which would be read past the cache, too.
+        let copy = std::fs::File::open(&path).unwrap();
+        let mut content = Content::new(copy.into(), 3 * ALIGNMENT as u64, Medium::Device);
+        let mut block = Block::new();
+        let (_, last) = ways(&mut content, &mut block.all()[..ALIGNMENT]);
+        assert!(last != Way::Direct || is_in_memory(), "others may need it");
+        let (_, last) = ways(&mut content, &mut block.all()[1..=ALIGNMENT]);
+        assert!(last == Way::Direct || !is_in_memory(), "{last:?}");
     }
 
     #[test]

@@ -41,6 +41,8 @@ impl Dialect {
             Self::Mysql => &[
                 "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
                 "SET SESSION innodb_lock_wait_timeout = 30",
+                // What a process that lost its power has left open is undone, not kept for hours.
+                "SET SESSION wait_timeout = 60",
             ],
         }
     }

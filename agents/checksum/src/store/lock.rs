@@ -8,10 +8,14 @@ use rustix::fs::{FlockOperation, flock};
 use tokio::sync::Mutex;
 
 use super::link::{Link, values};
-use super::{Error, Location, beside};
+use super::{Error, Location, Mysql, beside};
 
 /// Seconds that a server is given to notice that the last one who held the lock has gone.
 const FREED: i64 = 5;
+
+/// Who holds the lock is heard of every ten seconds. A server that hears nothing for longer frees it: whoever loses power says no
+/// farewell.
+const SILENCE: &str = "SET SESSION wait_timeout = 35";
 
 /// Held until it is dropped.
 #[derive(Debug)]
@@ -25,13 +29,16 @@ impl Lock {
     pub(super) async fn take(location: &Location) -> Result<Self, Error> {
         match location {
             Location::Sqlite { path, .. } => Ok(Self::File(lock_file(path)?)),
-            Location::Mysql { .. } => Ok(Self::Server(Mutex::new(Some(server(location).await?)))),
+            Location::Mysql { server, .. } => {
+                let link = on_server(location, server).await?;
+                Ok(Self::Server(Mutex::new(Some(link))))
+            }
         }
     }
 
     /// Whether it had to be taken anew, because the connection was lost: somebody may have written meanwhile.
     pub(super) async fn keep(&self, location: &Location) -> Result<bool, Error> {
-        let Self::Server(link) = self else {
+        let (Self::Server(link), Location::Mysql { server, .. }) = (self, location) else {
             return Ok(false);
         };
         let mut link = link.lock().await;
@@ -41,17 +48,15 @@ impl Lock {
             return Ok(false);
         }
         *link = None;
-        *link = Some(server(location).await?);
+        *link = Some(on_server(location, server).await?);
         Ok(true)
     }
 }
 
-async fn server(location: &Location) -> Result<Link, Error> {
+async fn on_server(location: &Location, server: &Mysql) -> Result<Link, Error> {
     let mut link = Link::connect(&location.place()).await?;
-    let name = format!(
-        "orrery-{}",
-        &blake3::hash(location.to_string().as_bytes()).to_hex()[..32]
-    );
+    link.raw(SILENCE).await?;
+    let name = name(&server.database, location.file_system());
     let row = link
         .fetch_one("SELECT GET_LOCK(?, ?)", &values![name.as_str(), FREED])
         .await?;
@@ -61,6 +66,12 @@ async fn server(location: &Location) -> Result<Link, Error> {
     } else {
         Err(Error::InUse(location.to_string()))
     }
+}
+
+/// A server has its own locks, so it does not matter by which of its names it was found. A lock's name has at most 64 characters.
+fn name(database: &str, file_system: &str) -> String {
+    let both = blake3::hash(format!("{database}\0{file_system}").as_bytes());
+    format!("orrery-{}", &both.to_hex()[..32])
 }
 
 fn lock_file(store: &Path) -> Result<File, Error> {

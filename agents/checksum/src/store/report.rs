@@ -88,15 +88,15 @@ pub struct Problem {
     pub why: String,
 }
 
-/// The last good checksum of a file.
+/// What a file should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checksum {
     /// What it is found by.
     pub key: Key,
     /// Where it is.
     pub path: RelativePath,
-    /// What it is.
-    pub digest: Digest,
+    /// The last good checksum; none if it was not read since it was changed last, or never.
+    pub digest: Option<Digest>,
 }
 
 const WARNING: &str =
@@ -117,9 +117,19 @@ impl View {
         Ok(warnings)
     }
 
-    /// How many files are damaged as far as is known, and nobody has taken note of it.
+    /// How many files are damaged as far as is known, whether somebody has taken note of it or not.
+    pub async fn damaged(&self) -> Result<u64, Error> {
+        let select = format!("SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND {DAMAGE}");
+        self.count(&select).await
+    }
+
+    /// The same without those of which somebody has taken note.
     pub async fn open_warnings(&self) -> Result<u64, Error> {
         let select = "SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND state = 'open'";
+        self.count(select).await
+    }
+
+    async fn count(&self, select: &str) -> Result<u64, Error> {
         let mut link = self.links.lend().await?;
         let row = link.fetch_one(select, &values![self.fs]).await?;
         link.give_back();
@@ -166,22 +176,22 @@ impl View {
         Ok(problems)
     }
 
-    /// The next checksums after `after`, in the order of their keys.
+    /// The next files after `after`, in the order of their keys.
     pub async fn checksums(&self, after: Option<Key>, limit: u32) -> Result<Vec<Checksum>, Error> {
-        let select = "SELECT hash, path, algorithm, checksum FROM orrery_files
-                      WHERE fs = ? AND hash > ? AND checksum IS NOT NULL ORDER BY hash LIMIT ?";
+        let select =
+            "SELECT hash, path, changed_run <= read_run, algorithm, checksum FROM orrery_files
+             WHERE fs = ? AND hash > ? ORDER BY hash LIMIT ?";
         let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
         let mut link = self.links.lend().await?;
         let values = values![self.fs, after.as_slice(), i64::from(limit)];
-        let rows = link.fetch(select, &values).await?;
-        link.give_back();
-        let mut checksums = Vec::with_capacity(rows.len());
-        for mut row in rows {
+        let checksum = |mut row: Row| {
             let (key, path) = (row.key()?, RelativePath::new(row.bytes()?));
-            if let Some(digest) = digest_of(&mut row)? {
-                checksums.push(Checksum { key, path, digest });
-            }
-        }
+            let is_right = row.int()? != 0;
+            let digest = digest_of(&mut row)?.filter(|_| is_right);
+            Ok(Checksum { key, path, digest })
+        };
+        let checksums = link.fetch_as(select, &values, checksum).await?;
+        link.give_back();
         Ok(checksums)
     }
 }

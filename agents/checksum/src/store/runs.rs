@@ -15,6 +15,9 @@ const COLUMNS: &str = "id, owner, owner_name, snapshot, mode, sample_percent, al
     message, complete, unlisted, unlisted_example, total, selected, selected_bytes, deleted, verified, new, changed, \
     corrupt, unreadable, skipped, bytes_read";
 
+/// Rows that are forgotten in one step.
+const AT_ONCE: i64 = 20_000;
+
 /// What a run is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRun {
@@ -135,6 +138,30 @@ impl Run {
     }
 }
 
+#[cfg(test)]
+impl Run {
+    /// One for tests: a full run over no file, that has ended if its state says so.
+    pub(crate) fn example(state: State) -> Self {
+        Self {
+            id: 7,
+            what: NewRun {
+                owner: None,
+                snapshot: None,
+                mode: Mode::Full,
+                algorithm: Algorithm::Blake3,
+            },
+            state,
+            began: Timestamp::UNIX_EPOCH,
+            ended: state.is_resolved().then_some(Timestamp::UNIX_EPOCH),
+            ending: None,
+            complete: true,
+            unlisted: 0,
+            unlisted_example: None,
+            counts: Counts::default(),
+        }
+    }
+}
+
 impl Store {
     /// Begins a run. Earlier ones must be resolved.
     pub async fn begin_run(&self, what: &NewRun, now: Timestamp) -> Result<Run, Error> {
@@ -173,7 +200,37 @@ impl Store {
         let run = load(&mut link, self.view.fs, id).await?;
         link.commit().await?;
         link.give_back();
+        self.forget_problems(id).await?;
         Ok(run)
+    }
+
+    /// Forgets what runs before this one could not verify: whoever asks is told of the last one. In steps, because there may be as
+    /// many as files.
+    async fn forget_problems(&self, run: RunId) -> Result<(), Error> {
+        let fs = self.view.fs;
+        let select = "SELECT run, hash FROM orrery_problems WHERE fs = ? AND run < ? ORDER BY run, hash LIMIT 1 OFFSET ?";
+        loop {
+            let mut link = self.begin().await?;
+            let next = link.fetch_one(select, &values![fs, run, AT_ONCE]).await?;
+            let is_last = next.is_none();
+            match next {
+                None => {
+                    let all = "DELETE FROM orrery_problems WHERE fs = ? AND run < ?";
+                    link.execute(all, &values![fs, run]).await?;
+                }
+                Some(mut next) => {
+                    let (of, key) = (next.int()?, next.key()?);
+                    let some = "DELETE FROM orrery_problems WHERE fs = ? AND (run < ? OR (run = ? AND hash < ?))";
+                    link.execute(some, &values![fs, of, of, key.as_bytes()])
+                        .await?;
+                }
+            }
+            link.commit().await?;
+            link.give_back();
+            if is_last {
+                return Ok(());
+            }
+        }
     }
 
     /// Stores how far a run is. A run that has ended keeps its time.

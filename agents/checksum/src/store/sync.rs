@@ -12,6 +12,9 @@ use crate::merge::{Mode, Row, Tally};
 use crate::path::{Key, RelativePath};
 use crate::read::Task;
 
+/// About so many files are looked at by one statement.
+const STRETCH: i64 = 1_000_000;
+
 /// A file that is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
@@ -230,7 +233,7 @@ impl View {
         Ok(parts)
     }
 
-    /// The next files after `after` that the run has still to read, and where to go on; none at the end.
+    /// Some of the next files after `after` that the run has still to read, perhaps none, and where to go on; none at the end.
     pub async fn pending(
         &self,
         run: &Run,
@@ -243,11 +246,19 @@ impl View {
             Mode::Full | Mode::Sample(_) => "",
         };
         let select = format!(
-            "SELECT {} FROM orrery_files WHERE fs = ? AND hash > ? AND done_run < ? {only} ORDER BY hash LIMIT ?",
+            "SELECT {} FROM orrery_files WHERE fs = ? AND hash > ? AND hash <= ? AND done_run < ? {only} \
+             ORDER BY hash LIMIT ?",
             Pending::COLUMNS
         );
+        let end = stretch(after, run.counts.total);
         let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
-        let values = values![self.fs, after.as_slice(), run.id, i64::from(limit)];
+        let values = values![
+            self.fs,
+            after.as_slice(),
+            end.as_bytes(),
+            run.id,
+            i64::from(limit)
+        ];
         let mut link = self.links.lend().await?;
         let rows = link.fetch_as(&select, &values, |mut row| {
             let known = row_of(&mut row)?;
@@ -257,14 +268,24 @@ impl View {
         });
         let rows = rows.await?;
         link.give_back();
-        let is_last = rows.len() < usize::try_from(limit).unwrap_or(usize::MAX);
-        let last = rows.last().map(|(key, _)| *key);
+        let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+        let last = rows.last().filter(|_| is_full).map_or(end, |(key, _)| *key);
         let pending = rows
             .into_iter()
             .filter_map(|(_, pending)| pending)
             .collect();
-        Ok((pending, last.filter(|_| !is_last)))
+        Ok((pending, last.following().map(|_| last)))
     }
+}
+
+/// Where one statement ends that begins after this key: files that are not wanted are looked at, too, and there may be very many
+/// of them.
+fn stretch(after: Option<Key>, files: i64) -> Key {
+    let statements = (files / STRETCH).clamp(1, 256);
+    let parts = u8::try_from(255 / statements).unwrap_or(u8::MAX);
+    let first = after.and_then(Key::following).map_or(0, Key::partition);
+    let last = first.saturating_add(parts);
+    Key::range_of(last, 0, 1).1
 }
 
 fn tally(row: &mut Columns) -> Result<Tally, Error> {
@@ -283,4 +304,36 @@ fn row_of(row: &mut Columns) -> Result<Row, Error> {
         suspect_run: row.int()?,
         read_run: row.int()?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many statements go over a store that knows so many files.
+    fn statements(files: i64) -> usize {
+        let mut ends = vec![stretch(None, files)];
+        while let Some(end) = ends.last()
+            && end.following().is_some()
+        {
+            let next = stretch(Some(*end), files);
+            assert!(next > *end);
+            ends.push(next);
+        }
+        ends.len()
+    }
+
+    #[test]
+    fn more_files_are_asked_for_in_more_statements_but_never_too_many() {
+        for (files, expected) in [
+            (0, 1),
+            (STRETCH, 1),
+            (2 * STRETCH, 2),
+            (100 * STRETCH, 86),
+            (300 * STRETCH, 256),
+            (i64::MAX, 256),
+        ] {
+            assert_eq!(statements(files), expected, "{files}");
+        }
+    }
 }

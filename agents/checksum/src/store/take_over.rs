@@ -1,6 +1,9 @@
 //! Takes over what lsdf-checksum has kept. In: its tables. Out: the same checksums, runs and warnings in a store of ours.
 //! Touches: reads its database, writes the store.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
 use jiff::Timestamp;
 
 use super::dialect::list;
@@ -27,7 +30,7 @@ pub struct Taken {
 }
 
 /// A file of theirs.
-struct Theirs {
+struct File {
     path: RelativePath,
     mtime: i64,
     size: i64,
@@ -50,8 +53,20 @@ struct Warned {
     created: i64,
 }
 
-/// Takes over all that the tables with this prefix hold. The store must not know of the file system yet.
-pub async fn take_over(store: &Store, from: &Mysql, prefix: &str) -> Result<Taken, Error> {
+/// What is to be taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct Theirs<'a> {
+    /// Where it is.
+    pub server: &'a Mysql,
+    /// What the names of its tables begin with.
+    pub prefix: &'a str,
+    /// The folder of their file system that is read from now on; empty if it is all of it.
+    pub folder: &'a Path,
+}
+
+/// Takes over all of it. The store must not know of the file system yet.
+pub async fn take_over(store: &Store, from: Theirs<'_>) -> Result<Taken, Error> {
+    let prefix = from.prefix;
     if !prefix
         .chars()
         .all(|it| it.is_ascii_alphanumeric() || it == '_')
@@ -64,15 +79,15 @@ pub async fn take_over(store: &Store, from: &Mysql, prefix: &str) -> Result<Take
         ));
     }
     let location = Location::Mysql {
-        server: from.clone(),
+        server: from.server.clone(),
         file_system: String::new(),
     };
-    let mut theirs = Link::connect(&location.place()).await?;
+    let mut link = Link::connect(&location.place()).await?;
     let mut taken = Taken::default();
-    let runs = runs(&mut theirs, prefix).await?;
+    let runs = runs(&mut link, prefix).await?;
     clear(store).await?;
-    taken.files = files(store, &mut theirs, prefix).await?;
-    taken.warnings = warnings(store, &mut theirs, prefix).await?;
+    taken.files = files(store, &mut link, from).await?;
+    taken.warnings = warnings(store, &mut link, from).await?;
     // Last, so that what was interrupted is begun again.
     taken.runs = store.take_runs(&runs).await?;
     Ok(taken)
@@ -97,13 +112,13 @@ struct TheirRun {
     state: State,
 }
 
-async fn runs(theirs: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
+async fn runs(link: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
     let select = format!(
         "SELECT id, snapshot_name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', run_at), sync_mode, state
          FROM {prefix}runs ORDER BY id"
     );
     let mut runs = Vec::new();
-    for mut row in theirs.fetch(&select, &[]).await? {
+    for mut row in link.fetch(&select, &[]).await? {
         let id = row.int()?;
         let snapshot = row.text_or_null()?;
         let began = row.int_or_null()?.unwrap_or_default() / 1000;
@@ -129,18 +144,19 @@ async fn runs(theirs: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
     Ok(runs)
 }
 
-async fn files(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64, Error> {
+async fn files(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u64, Error> {
+    let prefix = from.prefix;
     let select = format!(
         "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, last_seen, last_read,
          to_be_read, to_be_compared, checksum FROM {prefix}files WHERE id > ? ORDER BY id LIMIT ?"
     );
     let (mut after, mut taken) = (0, 0);
     loop {
-        let rows = theirs.fetch(&select, &values![after, PAGE]).await?;
+        let rows = link.fetch(&select, &values![after, PAGE]).await?;
         let mut page = Vec::with_capacity(rows.len());
         for mut row in rows {
             after = row.int()?;
-            page.push(file(&mut row)?);
+            page.push(file(&mut row, from)?);
         }
         if page.is_empty() {
             return Ok(taken);
@@ -150,9 +166,9 @@ async fn files(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64, Er
     }
 }
 
-fn file(row: &mut Row) -> Result<Theirs, Error> {
-    Ok(Theirs {
-        path: path(row)?,
+fn file(row: &mut Row, from: Theirs<'_>) -> Result<File, Error> {
+    Ok(File {
+        path: path(row, from)?,
         mtime: nanoseconds(row.int()?),
         size: row.int()?,
         last_seen: row.int()?,
@@ -163,18 +179,34 @@ fn file(row: &mut Row) -> Result<Theirs, Error> {
     })
 }
 
-/// Theirs begin with a slash.
-fn path(row: &mut Row) -> Result<RelativePath, Error> {
-    let path = row.bytes()?;
-    let relative = path.strip_prefix(b"/").unwrap_or(&path);
-    Ok(RelativePath::new(relative))
+fn path(row: &mut Row, from: Theirs<'_>) -> Result<RelativePath, Error> {
+    let (path, folder) = (row.bytes()?, from.folder);
+    below(&path, folder.as_os_str().as_bytes()).ok_or_else(|| {
+        let path = RelativePath::new(path);
+        Error::Place(format!(
+            "{path} of lsdf-checksum is not below {}: all of its files are taken over, or none",
+            folder.display()
+        ))
+    })
+}
+
+/// Theirs begin with a slash, and are those of the whole file system; ours are below what is read.
+fn below(path: &[u8], folder: &[u8]) -> Option<RelativePath> {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let folder = folder.strip_prefix(b"/").unwrap_or(folder);
+    let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+    if folder.is_empty() {
+        return Some(RelativePath::new(path));
+    }
+    let rest = path.strip_prefix(folder)?.strip_prefix(b"/")?;
+    Some(RelativePath::new(rest))
 }
 
 fn nanoseconds(microseconds: i64) -> i64 {
     microseconds.saturating_mul(1000)
 }
 
-impl Theirs {
+impl File {
     /// The run that saw it change, as far as it matters: after the last reading, or not.
     fn changed_run(&self) -> RunId {
         let is_outdated = self.is_to_be_read && !self.is_to_be_compared;
@@ -187,7 +219,8 @@ impl Theirs {
 }
 
 /// The newest first: where damage was damaged again, each leads back to the one before, and the first to what was written.
-async fn warnings(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64, Error> {
+async fn warnings(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u64, Error> {
+    let prefix = from.prefix;
     let select = format!(
         "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, expected_checksum,
          actual_checksum, discovered, last_read, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created)
@@ -195,14 +228,14 @@ async fn warnings(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64,
     );
     let (mut before, mut taken) = (i64::MAX, 0);
     loop {
-        let rows = theirs.fetch(&select, &values![before, PAGE]).await?;
+        let rows = link.fetch(&select, &values![before, PAGE]).await?;
         if rows.is_empty() {
             return Ok(taken);
         }
         for mut row in rows {
             before = row.int()?;
             let warning = Warned {
-                path: path(&mut row)?,
+                path: path(&mut row, from)?,
                 mtime: nanoseconds(row.int()?),
                 size: row.int()?,
                 expected: row.bytes()?,
@@ -218,7 +251,7 @@ async fn warnings(store: &Store, theirs: &mut Link, prefix: &str) -> Result<u64,
 }
 
 impl Store {
-    async fn take_files(&self, files: &[Theirs]) -> Result<(), Error> {
+    async fn take_files(&self, files: &[File]) -> Result<(), Error> {
         const COLUMNS: usize = 10;
         let mut link = self.begin().await?;
         for files in files.chunks(self.view.dialect.values() / COLUMNS) {
@@ -318,8 +351,9 @@ impl Store {
     async fn take_runs(&self, runs: &[TheirRun]) -> Result<u64, Error> {
         let mut link = self.begin().await?;
         for run in runs {
-            let insert = "INSERT INTO orrery_runs (fs, id, snapshot, mode, algorithm, state, began, ended, complete)
-                          VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)";
+            let insert = "INSERT INTO orrery_runs
+                (fs, id, snapshot, mode, algorithm, state, began, ended, result, message, complete)
+                VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'TakenOver', ?, 1)";
             let began = Timestamp::from_millisecond(run.began).map_or(0, Timestamp::as_millisecond);
             let values = values![
                 self.view.fs,
@@ -329,12 +363,32 @@ impl Store {
                 Algorithm::Sha1.id(),
                 run.state.name(),
                 began,
-                began
+                began,
+                "taken over from lsdf-checksum, which does not keep what a run found"
             ];
             link.execute(insert, &values).await?;
         }
         link.commit().await?;
         link.give_back();
         Ok(runs.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_goes_on_below_the_folder_that_is_read() {
+        let path = |path: &str| Some(RelativePath::new(path.as_bytes()));
+        assert_eq!(below(b"/a/b", b""), path("a/b"));
+        for folder in ["a", "/a", "/a/"] {
+            assert_eq!(below(b"/a/b", folder.as_bytes()), path("b"), "{folder}");
+        }
+        assert_eq!(below(b"/a/b/c", b"a/b"), path("c"));
+        // Another folder, one whose name only begins so, and the folder itself.
+        for other in ["/c/b", "/ab/c", "/a"] {
+            assert_eq!(below(other.as_bytes(), b"a"), None, "{other}");
+        }
     }
 }

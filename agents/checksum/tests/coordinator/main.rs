@@ -31,7 +31,7 @@ fn a_run_is_carried_out_and_told_and_the_next_compares_with_it() {
     assert_eq!(report.oldest_verification, first);
     assert_eq!(report.corrupt.len(), 1);
     assert_eq!(report.corrupt[0].path, "folder1/file11");
-    assert_eq!(report.open_warnings, Some(1));
+    assert_eq!((report.damaged, report.open_warnings), (Some(1), Some(1)));
     let log = pod.log();
     assert!(
         log.contains("folder1/file11") && log.contains("damaged"),

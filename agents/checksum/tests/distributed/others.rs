@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use checksum::algorithm::Algorithm;
+use checksum::judge::Reading;
 use checksum::queue::{COMPUTE, Queue, payload, result_job};
+use checksum::store::View;
 use checksum::wire::{BackPack, WorkPack};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -120,6 +122,54 @@ async fn files_of_which_nothing_is_heard_are_asked_for_again_and_in_the_end_told
     assert_eq!(report.result.context("no result")?.reason, "Unreadable");
     // Once with all others, and three times of which nothing came.
     assert_eq!(asked.get(), 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_that_one_worker_cannot_read_is_read_by_another_and_told_if_none_can() -> Result<()>
+{
+    let site = Site::with(20).await?;
+    let config = site.config("run");
+    let tries = [Cell::new(0), Cell::new(0)];
+    // The first can be read when it is tried again, the second never.
+    let clumsy = |pack: &WorkPack| {
+        let mut back = BackPack::default();
+        for file in &pack.files {
+            let key = file.key.context("no key")?;
+            let path = file.path.strip_prefix(b"/").context("no slash")?;
+            let which = match path {
+                b"folder0/file7" => Some(&tries[0]),
+                b"folder1/file12" => Some(&tries[1]),
+                _ => None,
+            };
+            let before = which.map_or(0, |it| it.replace(it.get() + 1));
+            let fails = which.is_some() && (before == 0 || path == b"folder1/file12");
+            let reading = if fails {
+                let why = "stale file handle".into();
+                Reading::Failed { why }
+            } else {
+                let content = fs::read(site.pod.root().join(OsStr::from_bytes(path)))?;
+                let digests = vec![Algorithm::Blake3.digest(&content)];
+                let bytes = content.len() as u64;
+                Reading::Read { digests, bytes }
+            };
+            back.results.push((key, reading));
+        }
+        Ok(Some(back))
+    };
+    let report = tokio::select! {
+        report = site.run(&config) => report?,
+        ended = serve(&site, "run", clumsy) => anyhow::bail!("the worker ended: {ended:?}"),
+    };
+    let files = report.files.context("no files")?;
+    assert_eq!((files.new, files.unreadable), (19, 1));
+    assert_eq!(tries.each_ref().map(Cell::get), [2, 3]);
+    let problems = View::open(&site.location).await?.problems(1, 10).await?;
+    let told: Vec<_> = problems
+        .iter()
+        .map(|it| (it.path.to_string(), &*it.why))
+        .collect();
+    assert_eq!(told, [("folder1/file12".to_owned(), "stale file handle")]);
     Ok(())
 }
 

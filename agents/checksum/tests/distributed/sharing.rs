@@ -47,6 +47,7 @@ async fn share(site: &Site, file_system: &str, root: &Path, shared: Arc<Shared>)
         lister: Lister::Walk,
         excludes: Excludes::default(),
         spill: folder.join(format!("{file_system}.listing")),
+        spill_size: None,
         deletion_guard: 10,
         readers: None,
         queue: Some(queue_of(site, "shared", file_system, "run")?),

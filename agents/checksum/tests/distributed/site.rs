@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct Site {
     pub(crate) pod: Pod,
-    location: Location,
+    pub(crate) location: Location,
     redis: redis::Client,
     redis_address: SocketAddr,
     prefix: String,
@@ -177,7 +177,8 @@ impl Site {
         let view = View::open(&self.location).await?;
         let all = view.checksums(None, 1000).await?;
         let found = all.iter().find(|it| it.path.to_string() == path);
-        Ok(found.context("no such file")?.digest.to_string())
+        let digest = found.context("no such file")?.digest.as_ref();
+        Ok(digest.context("no checksum")?.to_string())
     }
 
     /// Waits until this is published.

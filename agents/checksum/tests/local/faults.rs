@@ -1,12 +1,13 @@
 //! What goes wrong: nothing that was verified is lost, and nothing unverified is called verified.
 
 use std::fs;
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::tree::{Tree, is_root, parsed, remove, said, terminate, until_open};
+use crate::tree::{Tree, interrupt, is_root, parsed, remove, said, terminate, until_open};
 
 #[test]
 fn a_killed_run_is_resumed_and_reads_nothing_twice_that_was_stored() {
@@ -112,6 +113,62 @@ fn a_comparison_with_another_folder_is_ended_by_a_signal_in_the_middle_of_a_file
     assert_eq!(ended.status.code(), Some(3));
     let complaint = String::from_utf8(ended.stderr).unwrap();
     assert!(complaint.contains("stopped"), "{complaint}");
+}
+
+#[test]
+fn a_second_signal_ends_what_does_not_end_in_order() {
+    let tree = Tree::with(1);
+    tree.run(&[]);
+    // Whoever wants to write now waits for half a minute.
+    let script = "import sqlite3, sys; link = sqlite3.connect(sys.argv[1], isolation_level=None); \
+        link.execute('BEGIN IMMEDIATE'); print('held', flush=True); sys.stdin.read()";
+    let mut holder = Command::new("python3")
+        .args(["-c", script])
+        .arg(tree.store())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said_held = [0; 4];
+    let out = holder.stdout.as_mut().unwrap();
+    out.read_exact(&mut said_held).unwrap();
+    let mut command = tree.command(&[]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    until_open(&child, &tree.store().canonicalize().unwrap());
+    let began = Instant::now();
+    // Two of one kind may be heard as one.
+    terminate(&child);
+    interrupt(&child);
+    let ended = said(&child.wait_with_output().unwrap());
+    assert_eq!(ended.code, 3);
+    let words = "ended while files were being read";
+    assert!(ended.complaint.contains(words), "{ended:?}");
+    assert!(began.elapsed() < Duration::from_secs(20));
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(tree.run(&[]).code, 0);
+}
+
+#[test]
+fn a_file_that_somebody_holds_is_read_when_he_lets_go() {
+    let tree = Tree::with(3);
+    let held = tree.path("folder0/file1");
+    // A lease, as file servers have: nobody can open the file until its holder, who is told, has given it up.
+    let script = r#"$SIG{IO} = sub { $asked = 1 }; open(my $f, "+<", $ARGV[0]) or die;
+        fcntl($f, 1024, 1) or die "no lease: $!"; $| = 1; print "held"; sleep 1 until $asked; fcntl($f, 1024, 2)"#;
+    let mut holder = Command::new("perl")
+        .args(["-e", script])
+        .arg(&held)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said_held = [0; 4];
+    let out = holder.stdout.as_mut().unwrap();
+    out.read_exact(&mut said_held).unwrap();
+    let run = tree.run(&[]);
+    assert_eq!(run.counts(), [("total", 3), ("new", 3)], "{run:?}");
+    assert!(holder.wait().unwrap().success());
 }
 
 #[test]

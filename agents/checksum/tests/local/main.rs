@@ -372,6 +372,27 @@ fn a_restored_backup_is_compared_with_what_is_on_record() {
 }
 
 #[test]
+fn a_file_that_was_changed_and_not_read_since_has_no_checksum_on_record() {
+    let tree = Tree::with(3);
+    tree.run(&[]);
+    tree.write("folder0/file1", "edited");
+    let listed = tree.run(&["--stop-after", "sync"]);
+    assert_eq!(listed.code, 2, "{listed:?}");
+    assert_eq!(tree.on_record(), ["folder0/file0", "folder0/file2"]);
+    let root = tree.root();
+    let root = root.to_str().unwrap();
+    for medium in ["cache", "device"] {
+        let verified = tree.about(&["verify", root, "--output", "json", "--medium", medium]);
+        assert_eq!(verified.status.code(), Some(2), "{verified:?}");
+        let lines = parsed(&verified.stdout);
+        assert_eq!(lines[0]["kind"], "unknown");
+        assert_eq!(lines[0]["path"], "folder0/file1");
+        let last = lines.last().unwrap();
+        assert_eq!((&last["same"], &last["unknown"]), (&2.into(), &1.into()));
+    }
+}
+
+#[test]
 fn what_is_excluded_is_not_read_and_a_store_in_the_tree_neither() {
     let tree = Tree::with(10);
     tree.write("it's", "quoted");

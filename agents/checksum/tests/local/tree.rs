@@ -286,8 +286,17 @@ pub(crate) fn remove(path: &Path) {
 }
 
 pub(crate) fn terminate(child: &Child) {
-    let killed = Command::new("kill").arg(child.id().to_string()).status();
-    assert!(killed.unwrap().success());
+    send(child, "-TERM");
+}
+
+pub(crate) fn interrupt(child: &Child) {
+    send(child, "-INT");
+}
+
+fn send(child: &Child, signal: &str) {
+    let mut kill = Command::new("kill");
+    let sent = kill.arg(signal).arg(child.id().to_string()).status();
+    assert!(sent.unwrap().success());
 }
 
 /// Waits until a process has a file open.

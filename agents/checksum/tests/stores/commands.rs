@@ -128,6 +128,45 @@ async fn tables_of_lsdf_checksum_are_taken_over_by_what_their_names_begin_with()
 }
 
 #[tokio::test]
+async fn files_of_lsdf_checksum_are_taken_over_by_their_paths_below_the_folder_that_is_read()
+-> Result<()> {
+    let theirs = Place::mariadb().await?;
+    theirs.files(3)?;
+    lsdf::create(&theirs).await?;
+    for n in 0..3 {
+        let sum = sha1::Sha1::digest(format!("content of {n}")).to_vec();
+        lsdf::file(&theirs, &format!("folder0/file{n}"), &sum, 1).await?;
+    }
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("store.sqlite");
+    let from = address(&theirs)?;
+    let take_over = |below: &str| {
+        let args = [
+            "take-over",
+            "--from",
+            &from,
+            "--sub-path",
+            below,
+            "--store",
+            text(&store)?,
+        ];
+        program(&args, "ORRERY_FROM", Some("testbed"))
+    };
+    let wrong = take_over("/folder")?;
+    assert_eq!(wrong.code, Some(3));
+    let words = "folder0/file0 of lsdf-checksum is not below /folder";
+    assert!(wrong.complaint.contains(words), "{}", wrong.complaint);
+    let taken = take_over("/folder0/")?;
+    assert_eq!(taken.code, Some(0), "{}", taken.complaint);
+    let location = Location::file(&store);
+    let checksums = View::open(&location).await?.checksums(None, 10).await?;
+    let mut paths: Vec<_> = checksums.iter().map(|it| it.path.to_string()).collect();
+    paths.sort();
+    assert_eq!(paths, ["file0", "file1", "file2"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn checksums_in_a_database_are_reported_and_accepted_by_commands() -> Result<()> {
     let place = Place::mariadb().await?;
     place.files(20)?;

@@ -1,24 +1,28 @@
 //! What goes wrong around a store: other writers, servers that go away, runs that died, clocks that jump.
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use checksum::engine::{self, Shared};
 use checksum::judge::Reading;
-use checksum::merge::Mode;
+use checksum::merge::{Differences, Mode};
 use checksum::state::State;
 use checksum::store::{Error, Location, Mysql, Password, Store, Trouble, View};
 use jiff::Timestamp;
+use testbed::{proxy::Proxy, wait::eventually};
 
 use super::{
     everywhere,
     place::{Place, what},
     read,
 };
+
+/// A transaction that was left open is the last to go.
+const FORGOTTEN: Duration = Duration::from_secs(100);
 
 #[tokio::test]
 async fn a_listing_that_cannot_be_stored_forgets_nothing() -> Result<()> {
@@ -75,6 +79,30 @@ async fn a_second_writer_is_refused_and_one_that_was_taken_for_dead_writes_nothi
         Ok(())
     })
     .await
+}
+
+#[tokio::test]
+async fn a_server_is_one_by_whatever_name_and_forgets_a_writer_that_vanished_without_a_word()
+-> Result<()> {
+    let place = Place::mariadb().await?;
+    place.files(10)?;
+    let server = place.mysql()?;
+    let proxy = Proxy::start(SocketAddr::new(server.host.parse()?, server.port)).await?;
+    let through = place.changed(|server| server.port = proxy.address().port());
+    let vanishing = Store::open(&through, 2).await?;
+    let run = place.until_reading(&vanishing).await?;
+    let mut writer = vanishing.write_parts(run.id, 10);
+    writer.add(&[], &Differences::default()).await?;
+
+    let refused = Store::open(&place.location, 2).await;
+    assert!(matches!(refused, Err(Error::InUse(_))), "{refused:?}");
+    proxy.half_open();
+    let later = eventually("the server to give up", FORGOTTEN, async || {
+        Ok(Some(Store::open(&place.location, 2).await?))
+    });
+    let later = later.await?;
+    later.write_back(&run, &[], Timestamp::now()).await?;
+    Ok(())
 }
 
 #[tokio::test]

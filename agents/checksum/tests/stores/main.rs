@@ -10,6 +10,7 @@ mod tls;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ use checksum::judge::Reading;
 use checksum::merge::Mode;
 use checksum::path::{Key, RelativePath};
 use checksum::state::State;
-use checksum::store::{Error, Store, View, WarningState};
+use checksum::store::{Error, Store, Theirs, View, WarningState, take_over};
 use jiff::Timestamp;
 
 use place::{Place, what};
@@ -278,6 +279,29 @@ async fn what_could_not_be_verified_is_read_by_the_next_run_of_any_mode() -> Res
 }
 
 #[tokio::test]
+async fn what_earlier_runs_could_not_verify_is_forgotten_when_the_next_begins() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(20)?;
+        let store = Store::open(&place.location, 2).await?;
+        let run = place.until_reading(&store).await?;
+        let (pending, _) = store.view().pending(&run, None, 100).await?;
+        let why = "the medium is bad";
+        let bad = |file| (file, Reading::Failed { why: why.into() });
+        let bad: Vec<_> = pending.into_iter().map(bad).collect();
+        let now = Timestamp::now();
+        store.write_back_pending(&run, &bad, now).await?;
+        let shared = Arc::new(Shared::new(None, Instant::now()));
+        let first = engine::run(&place.job(), &store, run, &shared).await?.run;
+        let told = async |run| store.view().problems(run, 100).await.map(|it| it.len());
+        assert_eq!(told(first.id).await?, 20);
+        let next = store.begin_run(&what(Mode::Full), now).await?;
+        assert_eq!((told(first.id).await?, told(next.id).await?), (0, 0));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
 async fn what_was_compared_with_half_a_snapshot_is_compared_again() -> Result<()> {
     everywhere(async |place: Place| {
         place.files(300)?;
@@ -381,9 +405,14 @@ async fn what_lsdf_checksum_has_kept_is_taken_over_whole() -> Result<()> {
 
     for place in [Place::sqlite()?, Place::mariadb().await?] {
         let store = Store::open(&place.location, 1).await?;
-        let taken = checksum::store::take_over(&store, theirs.mysql()?, "").await?;
+        let from = Theirs {
+            server: theirs.mysql()?,
+            prefix: "",
+            folder: Path::new(""),
+        };
+        let taken = take_over(&store, from).await?;
         assert_eq!((taken.files, taken.runs, taken.warnings), (100, 2, 5));
-        let again = checksum::store::take_over(&store, theirs.mysql()?, "").await;
+        let again = take_over(&store, from).await;
         assert!(again.is_err(), "it would be taken over twice");
         let open = store.view().warnings(false, 10).await?;
         let [_, twice] = open.as_slice() else {

@@ -231,6 +231,7 @@ impl Place {
             lister: Lister::Walk,
             excludes: Excludes::default(),
             spill: self.folder.path().join("listing"),
+            spill_size: None,
             deletion_guard: 10,
             readers: Some(2),
             queue: None,

@@ -129,6 +129,7 @@ impl Place {
             lister: Lister::Policy(self.list(), root.as_os_str().as_encoded_bytes().into()),
             excludes: Excludes::default(),
             spill: root.join("spill"),
+            spill_size: None,
             deletion_guard: 10,
             readers: None,
             queue: None,

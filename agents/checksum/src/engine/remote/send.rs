@@ -5,10 +5,16 @@ use workqueue::MOST_AT_ONCE;
 
 use super::Error;
 
+/// A portion that has so many bytes is sent: there are several copies of it on its way.
+const PORTION: usize = 4 << 20;
+
 /// Where packs come from, and where they go.
 pub(super) trait Line {
     /// A pack.
     type Pack: Clone + Send + Sync;
+
+    /// How many bytes it has.
+    fn size(pack: &Self::Pack) -> usize;
 
     /// The next pack, if there is one.
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Pack>, Error>> + Send;
@@ -31,7 +37,7 @@ pub(super) struct Sent {
     pub(super) trouble: Option<workqueue::Error>,
 }
 
-/// Sends as many as are wanted, no more than [`MOST_AT_ONCE`] in one exchange. What was taken and could not be sent stays in
+/// Sends as many as are wanted, in portions of at most [`MOST_AT_ONCE`] and about 4 MiB. What was taken and could not be sent stays in
 /// `held`, and goes first the next time.
 pub(super) async fn send<L: Line + Send + Sync>(
     line: &mut L,
@@ -46,9 +52,12 @@ pub(super) async fn send<L: Line + Send + Sync>(
     while sent.packs < wanted && sent.trouble.is_none() {
         let missing = usize::try_from(wanted - sent.packs).unwrap_or(usize::MAX);
         let portion = missing.min(MOST_AT_ONCE);
+        let mut bytes: usize = held.iter().map(L::size).sum();
         while held.len() < portion
+            && bytes < PORTION
             && let Some(pack) = line.next().await?
         {
+            bytes += L::size(&pack);
             held.push(pack);
         }
         if held.is_empty() {
@@ -72,6 +81,9 @@ mod tests {
 
     use super::*;
 
+    /// Packs from this number on are large.
+    const LARGE: u32 = 10_000;
+
     /// So many packs, and the portions in which they were sent; the portion of this number is refused once.
     #[derive(Default)]
     struct Sink {
@@ -82,6 +94,10 @@ mod tests {
 
     impl Line for Sink {
         type Pack = u32;
+
+        fn size(pack: &u32) -> usize {
+            if *pack < LARGE { 1 } else { PORTION / 4 }
+        }
 
         async fn next(&mut self) -> Result<Option<u32>, Error> {
             Ok(self.packs.next())
@@ -114,6 +130,21 @@ mod tests {
         let portions = sink.portions.into_inner().unwrap();
         assert!(portions.iter().all(|it| it.len() <= MOST_AT_ONCE));
         assert!(portions.concat().into_iter().eq(0..1000));
+    }
+
+    #[tokio::test]
+    async fn of_large_packs_few_go_at_once() {
+        let packs = LARGE..LARGE + 10;
+        let mut sink = Sink {
+            packs: packs.clone(),
+            ..Sink::default()
+        };
+        let sent = send(&mut sink, &mut Vec::new(), 300).await.unwrap();
+        assert_eq!((sent.packs, sent.is_all), (10, true));
+        let portions = sink.portions.into_inner().unwrap();
+        let lengths: Vec<_> = portions.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [4, 4, 2]);
+        assert!(portions.concat().into_iter().eq(packs));
     }
 
     #[tokio::test]
