@@ -8,8 +8,8 @@ pub mod freshness;
 pub mod pod;
 
 use std::{
-    fmt::Debug,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    fmt::{self, Debug},
+    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
     time::Duration,
 };
 
@@ -67,16 +67,26 @@ impl Scope {
 }
 
 /// The objects of one kind in all watched namespaces. Clones share their content.
-#[derive(Debug)]
 pub struct Store<T> {
     parts: Arc<[Part<T>]>,
+    others: Arc<OnceLock<Others<T>>>,
 }
+
+/// Who wants to know of an object beside the one who writes it.
+type Others<T> = Box<dyn Fn(&T) + Send + Sync>;
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
         Self {
             parts: Arc::clone(&self.parts),
+            others: Arc::clone(&self.others),
         }
+    }
+}
+
+impl<T> Debug for Store<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
     }
 }
 
@@ -95,7 +105,14 @@ impl<T: Cached> Store<T> {
         };
         Self {
             parts: scope.namespaces().into_iter().map(part).collect(),
+            others: Arc::default(),
         }
+    }
+
+    /// Who else is told of what we write ourselves: the watch tells nobody of what the cache knows by then. Once per store.
+    pub fn tell_others(&self, others: impl Fn(&T) + Send + Sync + 'static) {
+        let known = self.others.set(Box::new(others));
+        debug_assert!(known.is_ok(), "others are told by one function");
     }
 
     /// The object of that name.
@@ -141,12 +158,13 @@ impl<T: Cached> Store<T> {
             .collect()
     }
 
-    /// Notes the answer to a write of our own; see [`Cache::refresh`].
+    /// Notes the answer to a write of our own; see [`Cache::refresh`]. Who wrote knows what follows; others are told.
     pub fn refresh(&self, object: T) {
         let namespace = object.key().namespace;
         let part = self.parts.iter().find(|part| part.covers(&namespace));
-        if let Some(part) = part {
-            part.write(|cache| cache.refresh(object));
+        let news = part.and_then(|part| part.write(|cache| cache.refresh(object)));
+        if let (Some(news), Some(others)) = (news, self.others.get()) {
+            others(&news);
         }
     }
 

@@ -66,11 +66,15 @@ impl ChecksumRuns {
         schedules: &ChecksumSchedules,
     ) -> Result<(), Error> {
         let (handle, schedules) = (self.handle.clone(), schedules.handle.clone());
-        core.follow::<ChecksumRun, _>(parts, &self.runs, None, CachedRun::slim, move |run| {
-            handle.changed(run.key(), Some(&Stamp::of(run.meta())));
+        let tell_schedule = move |run: &CachedRun| {
             if let Some(schedule) = schedule_of(run.meta()) {
                 schedules.changed(schedule, None);
             }
+        };
+        self.runs.tell_others(tell_schedule.clone());
+        core.follow::<ChecksumRun, _>(parts, &self.runs, None, CachedRun::slim, move |run| {
+            handle.changed(run.key(), Some(&Stamp::of(run.meta())));
+            tell_schedule(run);
         })?;
         self.watch_children(core, parts)?;
         // Nobody waits for a claim for long: who does looks again.

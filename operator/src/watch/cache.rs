@@ -102,20 +102,20 @@ impl<T: Cached> Cache<T> {
     }
 
     /// Notes the answer to a write of our own, before the watch tells of it. An object that is not
-    /// known is not added: the watch may have told of its deletion already.
-    pub fn refresh(&mut self, object: T) {
+    /// known is not added: the watch may have told of its deletion already. Returns what was news: the watch will tell
+    /// nobody of it.
+    pub fn refresh(&mut self, object: T) -> Option<Arc<T>> {
         let object = Arc::new(object);
         if self.listing.is_some() {
             self.refreshed.push(Arc::clone(&object));
         }
-        self.refresh_shared(object);
+        self.refresh_shared(object)
     }
 
-    fn refresh_shared(&mut self, object: Arc<T>) {
+    fn refresh_shared(&mut self, object: Arc<T>) -> Option<Arc<T>> {
         let known = self.current.objects.get(&object.key());
-        if known.is_some_and(|k| k.uid() == object.uid()) {
-            self.put_shared(object);
-        }
+        let is_known = known.is_some_and(|k| k.uid() == object.uid());
+        is_known.then(|| self.put_shared(object)).flatten()
     }
 
     /// An object is gone. An object of the same name that came later stays.
@@ -276,10 +276,11 @@ mod tests {
     #[test]
     fn our_own_write_is_seen_at_once_but_never_revives_a_deleted_object() {
         let mut cache = listed(&[thing("a", 5)]);
-        cache.refresh(thing("a", 6));
+        assert!(cache.refresh(thing("a", 6)).is_some());
         assert!(cache.put(thing("a", 6)).is_none());
+        assert!(cache.refresh(thing("a", 6)).is_none(), "it was told");
         cache.remove(&thing("a", 7));
-        cache.refresh(thing("a", 6));
+        assert!(cache.refresh(thing("a", 6)).is_none());
         assert!(cache.is_empty());
     }
 
