@@ -291,7 +291,10 @@ impl Context {
                 self.runs.refresh(Custom::slim(*stored));
                 let events = match outcome {
                     Ok(plan) => status::events(old, &status, &plan.stage),
-                    Err(failure) => status::events_of_failure(old, &status, failure),
+                    Err(failure) => {
+                        let event = status::event_of_failure(old, &status, failure);
+                        event.into_iter().collect()
+                    }
                 };
                 self.reporter.events(&reference(run), &events).await;
                 None

@@ -20,7 +20,7 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver};
-use crate::engine::{self, Ended, Job, Shared, Unresolved};
+use crate::engine::{self, Ended, Job, Shared, Source, Unresolved};
 use crate::gpfs::{self, FileSystem};
 use crate::list::exclude::{BadPattern, Excludes};
 use crate::pack::Sizes;
@@ -102,6 +102,7 @@ async fn local(args: &Local) -> Result<u8, Error> {
     let place = stores::for_run(&args.path, args.store.as_deref())?;
     let job = Job {
         root: args.path.clone(),
+        source: Source::Live,
         lister: args.lister(),
         excludes: Excludes::new(args.exclude.iter().chain(&place.inside))?,
         spill: engine::spill_beside(&place.store),
@@ -324,7 +325,10 @@ async fn take_over(args: &TakeOver) -> Result<u8, Error> {
         prefix: &args.table_prefix,
         folder: args.sub_path.as_deref().unwrap_or_else(|| Path::new("")),
     };
-    let taken = store::take_over(&store, theirs).await?;
+    let taken = tokio::select! {
+        taken = store::take_over(&store, theirs) => taken?,
+        lost = store.kept() => return Err(lost.into()),
+    };
     let store::Taken {
         files,
         runs,

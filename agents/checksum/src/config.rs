@@ -17,13 +17,13 @@ use crds::report::checksum::{
 use workqueue::Client;
 
 use crate::algorithm::Algorithm;
-use crate::engine::{Job, Lister, Shared};
+use crate::engine::{Job, Lister, Shared, Source};
 use crate::list::exclude::Excludes;
 use crate::merge::Mode;
 use crate::pack::Sizes;
 use crate::queue::{self, Queue};
 use crate::read::Medium;
-use crate::result::{Source, explained};
+use crate::result::explained;
 use crate::store::{Location, Mysql, NewRun, Owner, Password, Tls};
 
 /// Where things are mounted.
@@ -98,7 +98,7 @@ impl Told {
     }
 
     /// Whether what is read may change meanwhile.
-    pub fn source(&self) -> Source {
+    fn source(&self) -> Source {
         if self.config.consistent || self.config.snapshot.is_some() {
             Source::Snapshot
         } else {
@@ -113,6 +113,7 @@ impl Told {
         let guard = u8::try_from(config.deletion_guard_percent).unwrap_or(0);
         Ok(Job {
             root: PathBuf::from(&config.root),
+            source: self.source(),
             lister: Lister::Walk,
             excludes: self.excludes.clone(),
             spill: folders.spill_folder.join("listing"),

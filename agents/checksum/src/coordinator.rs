@@ -34,8 +34,6 @@ const LINGER: Duration = Duration::from_secs(15);
 /// The first pause after something went wrong; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
-/// How often it is seen to that the store is still ours.
-const KEEP: Duration = Duration::from_secs(10);
 
 /// Arguments of `coordinator`.
 #[derive(Clone, Debug, clap::Args)]
@@ -174,7 +172,7 @@ impl Coordinator {
         let working = self.work(told, &store, run, &shared);
         let outcome = tokio::select! {
             outcome = working => outcome,
-            lost = keep(&store) => Err(lost),
+            lost = store.kept() => Err(plan::of_store(&lost)),
             never = self.follow(&shared) => match never {},
             never = self.teller.follow(&store, &shared) => match never {},
         };
@@ -253,7 +251,7 @@ impl Coordinator {
         let first = first.map_err(|error| plan::of_store(&error))?;
         let damaged = store.view().open_warnings().await;
         let damaged = damaged.map_err(|error| plan::of_store(&error))?;
-        plan::result(&run, first.first(), damaged, &job.root, told.source()).ok_or(Failure::Stopped)
+        plan::result(&run, first.first(), damaged, &job.root).ok_or(Failure::Stopped)
     }
 
     async fn give_up(&self, store: &Store, run: Run, why: Explained) -> Result<Run, Failure> {
@@ -294,15 +292,5 @@ struct EndWith(Arc<Shared>);
 impl Drop for EndWith {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Sees to it that the store is ours, until it is not.
-async fn keep(store: &Store) -> Failure {
-    loop {
-        sleep(KEEP).await;
-        if let Err(error) = store.keep().await {
-            return plan::of_store(&error);
-        }
     }
 }

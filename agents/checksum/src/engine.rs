@@ -7,6 +7,7 @@
 
 pub mod adapt;
 mod failures;
+mod left;
 mod remote;
 pub mod shared;
 mod sync;
@@ -28,14 +29,21 @@ use crate::read::{Medium, Root};
 use crate::state::State;
 use crate::store::{self, Ending, NewRun, Run, Store};
 
+use failures::Failures;
+
 pub use remote::clean_up;
 pub use shared::Shared;
+
+/// Problems that are forgotten at once.
+const PROBLEMS: u32 = 20_000;
 
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The folder.
     pub root: PathBuf,
+    /// Whether it may change meanwhile.
+    pub source: Source,
     /// How its files are found.
     pub lister: Lister,
     /// What is left out.
@@ -67,10 +75,28 @@ pub struct Job {
 }
 
 impl Job {
+    /// What failed in a run; what was not listed may be gone for good, from a snapshot, too.
+    fn failures(&self, run: &Run) -> Failures {
+        Failures::of(if run.complete {
+            self.source
+        } else {
+            Source::Live
+        })
+    }
+
     /// How many transactions store results at once: as many as asked for, if the store takes so many.
     fn writers_to(&self, store: &Store) -> usize {
         self.writers.clamp(1, store.writers())
     }
+}
+
+/// What a run reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Files that others may change meanwhile.
+    Live,
+    /// A consistent view: what is not as it was listed is not what it should be.
+    Snapshot,
 }
 
 /// How files are found.
@@ -178,17 +204,14 @@ pub async fn run(
     mut run: Run,
     shared: &Arc<Shared>,
 ) -> Result<Ended, Error> {
-    let root = Root::open(&job.root).map_err(|source| Error::Open {
-        path: job.root.clone(),
-        source,
-    })?;
-    let root = Arc::new(root);
+    let root = open(&job.root).await?;
     let mut problems = Problems::default();
     let before = run.counts.bytes_read.cast_unsigned();
     shared.bytes_before.store(before, Ordering::Relaxed);
     shared.tell(&run);
     while let Some(next) = run.state.next() {
         match run.state {
+            State::Initialised => forget_problems(store, &run, shared).await?,
             State::MetadataSync => {
                 problems = Box::pin(sync::sync(job, store, &mut run, shared)).await?;
             }
@@ -208,8 +231,7 @@ pub async fn run(
             },
             // Who makes a consistent view has made it before, and removes it after. A listing that was left is removed by
             // the next.
-            State::Initialised
-            | State::Snapshot
+            State::Snapshot
             | State::CleanUp
             | State::Finished
             | State::AbortingMetadataSync
@@ -220,6 +242,29 @@ pub async fn run(
         shared.tell(&run);
     }
     Ok(Ended { run, problems })
+}
+
+/// Opens a folder, on a thread of its own: a storage that does not answer keeps nobody from hearing signals.
+pub async fn open(folder: &Path) -> Result<Arc<Root>, Error> {
+    let path = folder.to_owned();
+    let opened = tokio::task::spawn_blocking(move || Root::open(&path)).await;
+    let opened = opened.map_err(|_| Error::Reader)?;
+    let root = opened.map_err(|source| Error::Open {
+        path: folder.into(),
+        source,
+    })?;
+    Ok(Arc::new(root))
+}
+
+/// Forgets what earlier runs could not verify: whoever asks is told of the last one. In steps, because there may be as many as
+/// files.
+async fn forget_problems(store: &Store, run: &Run, shared: &Shared) -> Result<(), Error> {
+    while store.forget_problems(run.id, PROBLEMS).await? {
+        if shared.is_stopped() {
+            return Err(Error::Stopped { run: run.id });
+        }
+    }
+    Ok(())
 }
 
 /// Gives a run up: it can no longer be resumed, and the next may begin. Returns it as it is then.

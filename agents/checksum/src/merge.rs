@@ -173,6 +173,20 @@ impl<'a> Differences<'a> {
         self.unseen = self.unseen.plus(other.unseen);
     }
 
+    /// Whether nothing of it is to be written before files are forgotten.
+    pub fn is_nothing(&self) -> bool {
+        let Self {
+            new,
+            changed,
+            suspect,
+            refined,
+            ..
+        } = self;
+        [new, changed, suspect, refined]
+            .iter()
+            .all(|it| it.is_empty())
+    }
+
     /// What it comes to.
     pub fn part(&self) -> Part {
         Part {

@@ -7,17 +7,8 @@ use crds::report::checksum::Explained;
 use crate::state::State;
 use crate::store::{Counts, Run};
 
-/// What a run reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Files that others may change meanwhile.
-    Live,
-    /// A consistent view: what is not as it was listed is not what it should be.
-    Snapshot,
-}
-
 /// How a run ended; none while it goes on.
-pub fn of(run: &Run, source: Source) -> Option<Explained> {
+pub fn of(run: &Run) -> Option<Explained> {
     run.ended?;
     if let Some(ending) = &run.ending {
         return Some(explained(&ending.result, ending.message.clone()));
@@ -26,7 +17,7 @@ pub fn of(run: &Run, source: Source) -> Option<Explained> {
         let message = "given up before it was finished";
         return Some(explained(reason::CANCELLED.name, message));
     }
-    let troubles = troubles(run, source);
+    let troubles = troubles(run);
     let Some((first, _)) = troubles.first() else {
         return Some(good(&run.counts));
     };
@@ -35,15 +26,12 @@ pub fn of(run: &Run, source: Source) -> Option<Explained> {
 }
 
 /// All that somebody should look at, the worst first.
-fn troubles(run: &Run, source: Source) -> Vec<(&'static Reason, String)> {
+fn troubles(run: &Run) -> Vec<(&'static Reason, String)> {
     let Counts {
         corrupt,
         unreadable,
         skipped,
         total,
-        verified,
-        new,
-        changed,
         ..
     } = run.counts;
     let remaining = run.counts.remaining();
@@ -56,14 +44,10 @@ fn troubles(run: &Run, source: Source) -> Vec<(&'static Reason, String)> {
         let words = format!("{unreadable} of {total} files could not be read");
         troubles.push((&reason::UNREADABLE, words));
     }
-    if skipped > 0 && source == Source::Snapshot {
+    // What was not listed may be gone for good.
+    if run.complete && skipped > total - skipped {
         let words = format!(
-            "{skipped} of {total} files were changed or gone when they were read, which a snapshot does not allow"
-        );
-        troubles.push((&reason::UNREADABLE, words));
-    } else if skipped > verified + new + changed {
-        let words = format!(
-            "{skipped} of {total} files were changed or gone when they were read, more than were verified: see whether the volume is still there"
+            "{skipped} of {total} files were changed or gone when they were read: see whether the volume is still there"
         );
         troubles.push((&reason::UNREADABLE, words));
     }
@@ -125,32 +109,32 @@ mod tests {
         run
     }
 
-    fn told(run: &Run, source: Source) -> (String, String) {
-        let Explained { reason, message } = of(run, source).unwrap();
+    fn told(run: &Run) -> (String, String) {
+        let Explained { reason, message } = of(run).unwrap();
         (reason, message)
     }
 
-    fn reason_of(run: &Run, source: Source) -> String {
-        told(run, source).0
+    fn reason_of(run: &Run) -> String {
+        told(run).0
     }
 
     #[test]
     fn a_run_that_goes_on_has_no_result() {
         let mut run = run(0);
         run.ended = None;
-        assert_eq!(of(&run, Source::Live), None);
+        assert_eq!(of(&run), None);
     }
 
     #[test]
     fn a_run_that_was_given_up_has_verified_nothing() {
         // Its counts are those of a run over no file.
         let mut run = Run::example(State::Aborted);
-        assert_eq!(reason_of(&run, Source::Live), reason::CANCELLED.name);
+        assert_eq!(reason_of(&run), reason::CANCELLED.name);
         run.ending = Some(Ending {
             result: reason::DELETION_GUARD.name.into(),
             message: "too many are gone".into(),
         });
-        let told = told(&run, Source::Live);
+        let told = told(&run);
         assert_eq!(told.0, reason::DELETION_GUARD.name);
         assert_eq!(told.1, "too many are gone");
     }
@@ -161,7 +145,7 @@ mod tests {
         (run.counts.corrupt, run.counts.unreadable) = (1, 3);
         (run.complete, run.unlisted) = (false, 2);
         run.unlisted_example = Some("photos: permission denied".into());
-        let (reason, words) = told(&run, Source::Live);
+        let (reason, words) = told(&run);
         assert_eq!(reason, reason::DAMAGE_FOUND.name);
         let expected = "1 of 10 files are not what was written; 3 of 10 files could not be read; \
             2 folders or files could not be listed, the first is photos: permission denied";
@@ -169,32 +153,30 @@ mod tests {
     }
 
     #[test]
-    fn files_may_change_on_a_live_volume_but_not_most_of_them_and_never_in_a_snapshot() {
+    fn files_may_change_meanwhile_but_not_most_of_them() {
         let mut run = run(5);
         run.counts.skipped = 5;
-        assert_eq!(
-            reason_of(&run, Source::Live),
-            reason::CHANGED_MEANWHILE.name
-        );
-        assert_eq!(reason_of(&run, Source::Snapshot), reason::UNREADABLE.name);
+        assert_eq!(reason_of(&run), reason::CHANGED_MEANWHILE.name);
         (run.counts.verified, run.counts.skipped) = (4, 6);
-        assert_eq!(reason_of(&run, Source::Live), reason::UNREADABLE.name);
-        (run.counts.verified, run.counts.skipped) = (0, 10);
-        assert_eq!(reason_of(&run, Source::Live), reason::UNREADABLE.name);
+        assert_eq!(reason_of(&run), reason::UNREADABLE.name);
+        // What was not listed may be gone for good.
+        run.complete = false;
+        assert_eq!(reason_of(&run), reason::LISTING_INCOMPLETE.name);
+    }
+
+    #[test]
+    fn a_run_that_reads_what_changed_may_find_all_of_it_changing() {
+        let mut run = run(0);
+        (run.counts.selected, run.counts.skipped) = (2, 2);
+        assert_eq!(reason_of(&run), reason::CHANGED_MEANWHILE.name);
     }
 
     #[test]
     fn what_is_good_says_of_how_many_files() {
         let mut run = run(10);
-        assert_eq!(
-            told(&run, Source::Live).1,
-            "all 10 files are what was written"
-        );
+        assert_eq!(told(&run).1, "all 10 files are what was written");
         (run.counts.verified, run.counts.selected) = (4, 4);
         let words = "all 4 files that were read are what was written, 6 were not selected";
-        assert_eq!(
-            told(&run, Source::Snapshot),
-            (reason::VERIFIED.name.into(), words.into())
-        );
+        assert_eq!(told(&run), (reason::VERIFIED.name.into(), words.into()));
     }
 }

@@ -19,6 +19,9 @@ mod take_over;
 mod write_back;
 
 use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::sleep;
 
 use dialect::Dialect;
 use link::{Link, Row, values};
@@ -32,13 +35,15 @@ pub use batch::FileResult;
 pub use error::{Error, Trouble};
 pub use parts::PartWriter;
 pub use place::{Location, Mysql, Password, Tls};
-pub use report::{Checksum, Problem, WarningRow, WarningState};
+pub use report::{Checksum, Damage, Problem, WarningRow, WarningState};
 pub use runs::{Counts, Ending, NewRun, Owner, Run};
 pub use sync::{Listed, Part, Pending};
 pub use take_over::{Taken, Theirs, take_over};
 
 /// Connections for reading.
 const READERS: usize = 4;
+/// How often it is seen to that the lock is held.
+const KEEP: Duration = Duration::from_secs(10);
 
 /// Reads a store, beside its writer if there is one.
 #[derive(Debug)]
@@ -139,6 +144,16 @@ impl Store {
             link.give_back();
         }
         Ok(())
+    }
+
+    /// The same again and again, until it is lost.
+    pub async fn kept(&self) -> Error {
+        loop {
+            sleep(KEEP).await;
+            if let Err(lost) = self.keep().await {
+                return lost;
+            }
+        }
     }
 
     /// A transaction that is only begun if nobody else has opened the store for writing; until it ends, nobody can.

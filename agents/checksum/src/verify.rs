@@ -43,11 +43,7 @@ pub async fn verify(
     shared: &Arc<Shared>,
     mut tell: impl FnMut(&RelativePath, Finding),
 ) -> Result<(), engine::Error> {
-    let root = Root::open(folder).map_err(|source| engine::Error::Open {
-        path: folder.into(),
-        source,
-    })?;
-    let root = Arc::new(root);
+    let root = engine::open(folder).await?;
     let readers = thread::available_parallelism().map_or(1, usize::from);
     let mut after = None;
     loop {

@@ -31,6 +31,7 @@ use crate::engine::Shared;
 use crate::engine::adapt::Adapt;
 use crate::metrics::Metrics;
 use crate::queue::{COMPUTE, Contact, LIMIT, Queue, pack_job, payload, result_job};
+use crate::rate::Rate;
 use crate::read::Root;
 use crate::result::explained;
 use crate::wire::WorkPack;
@@ -197,21 +198,18 @@ impl Worker {
     }
 
     async fn report(&self, crew: &Crew) -> Infallible {
-        let mut before = (0, Instant::now());
+        let mut rate = Rate::default();
         loop {
             sleep(INTERVAL).await;
             let bytes = crew.shared.bytes.load(Ordering::Relaxed);
-            let now = Instant::now();
-            let time = u64::try_from((now - before.1).as_millis()).unwrap_or(u64::MAX);
             let trouble = crew.shared.queue_trouble().clone();
             self.metrics.reads(&crew.shared);
             self.tell(&WorkerReport {
                 bytes_read: bytes,
-                bytes_per_second: (bytes - before.0).saturating_mul(1000) / time.max(1),
+                bytes_per_second: rate.observe(Instant::now(), bytes),
                 reading: u32::try_from(crew.shared.reading.load(Ordering::Relaxed)).unwrap_or(0),
                 waiting: trouble.map(|words| explained(reason::QUEUE_UNREACHABLE.name, words)),
             });
-            before = (bytes, now);
         }
     }
 

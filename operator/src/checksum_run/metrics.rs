@@ -19,7 +19,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::config::{Place, file_system, place};
+use super::config::{file_system, place};
 use crate::watch::{Store, custom::Custom};
 
 /// Tells of the files in each store the newest run that ended and those that have not: what came before them is history.
@@ -86,7 +86,7 @@ fn tell<'a>(
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Files {
     namespace: String,
-    place: Place,
+    store: String,
     file_system: String,
 }
 
@@ -98,7 +98,7 @@ fn by_files<'a>(runs: impl Iterator<Item = &'a ChecksumRun>) -> ByFiles<'a> {
     for run in runs {
         let files = Files {
             namespace: run.namespace().unwrap_or_default(),
-            place: place(run),
+            store: place(run).store(),
             file_system: file_system(run),
         };
         all.entry(files).or_default().push(run);
@@ -239,7 +239,7 @@ fn labels(run: &ChecksumRun) -> RunLabels {
 fn store_labels(files: &Files) -> StoreLabels {
     StoreLabels {
         run_namespace: files.namespace.clone(),
-        store: files.place.store(),
+        store: files.store.clone(),
         file_system: files.file_system.clone(),
     }
 }

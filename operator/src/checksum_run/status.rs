@@ -276,14 +276,13 @@ fn reason_of(failure: &Failure) -> &'static Reason {
 }
 
 /// The event of a pass that failed.
-pub fn events_of_failure(
+pub fn event_of_failure(
     old: &ChecksumRunStatus,
     new: &ChecksumRunStatus,
     failure: &Failure,
-) -> Vec<EventDraft> {
+) -> Option<EventDraft> {
     let (class, reason) = (failure.class(), reason_of(failure));
-    let event = failure::event(class, reason, &old.conditions, &new.conditions);
-    event.into_iter().collect()
+    failure::event(class, reason, &old.conditions, &new.conditions)
 }
 
 /// Events of what changed between two statuses: the beginning, the first damage, what it waits for, and the end.

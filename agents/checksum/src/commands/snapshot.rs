@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use runtime::telemetry::chain;
 
 use super::Error;
-use crate::engine::{self, Ended, Job, Shared, Unresolved};
+use crate::engine::{self, Ended, Job, Shared, Source, Unresolved};
 use crate::gpfs::{self, FileSystem};
 use crate::report;
 use crate::state::State;
@@ -88,6 +88,7 @@ async fn read(
     }
     let list = ListFolder(list_beside(&job.spill));
     job.root = snapshots.root(name);
+    job.source = Source::Snapshot;
     if matches!(
         run.state,
         State::Initialised | State::Snapshot | State::MetadataSync

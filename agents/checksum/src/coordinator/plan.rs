@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::Failure;
 use crate::engine;
 use crate::list;
-use crate::result::{self, Source, explained};
+use crate::result::{self, explained};
 use crate::store::{self, Owner, Problem, Run, Trouble};
 
 /// What becomes of the last run in a store.
@@ -105,9 +105,8 @@ pub(super) fn result(
     first: Option<&Problem>,
     damaged: u64,
     root: &Path,
-    source: Source,
 ) -> Option<Explained> {
-    let result = result::of(run, source)?;
+    let result = result::of(run)?;
     let is_good =
         [reason::VERIFIED.name, reason::CHANGED_MEANWHILE.name].contains(&&*result.reason);
     if is_good && damaged > 0 {
@@ -202,7 +201,7 @@ mod tests {
             outcome: "unreadable".into(),
             why: "failed to open it: Permission denied (os error 13)".into(),
         };
-        let told = result(&ended, Some(&problem), 0, folder.path(), Source::Live).unwrap();
+        let told = result(&ended, Some(&problem), 0, folder.path()).unwrap();
         assert_eq!(told.reason, reason::PERMISSION_DENIED.name);
         assert!(
             told.message.contains("it belongs to user"),
@@ -210,9 +209,7 @@ mod tests {
             told.message
         );
         assert_eq!(
-            result(&ended, None, 0, folder.path(), Source::Live)
-                .unwrap()
-                .reason,
+            result(&ended, None, 0, folder.path()).unwrap().reason,
             reason::UNREADABLE.name
         );
     }
@@ -221,7 +218,7 @@ mod tests {
     fn damage_that_was_not_read_again_is_still_damage() {
         let ended = run(None, State::Finished);
         let told = |damaged| {
-            result(&ended, None, damaged, Path::new("/"), Source::Live)
+            result(&ended, None, damaged, Path::new("/"))
                 .unwrap()
                 .reason
         };

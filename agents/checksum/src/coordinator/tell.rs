@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::rate::Rate;
 use crate::result::explained;
 use crate::state::State;
-use crate::store::{Problem, Run, Store, View, WarningRow};
+use crate::store::{Damage, Problem, Run, Store, View, WarningRow};
 
 /// How often it is told how far the run is.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -121,11 +121,11 @@ impl Teller {
 
     async fn ask(&self, view: &View) -> Result<(), crate::store::Error> {
         let warnings = view.warnings(false, CORRUPT).await?;
-        let (damaged, open) = (view.damaged().await?, view.open_warnings().await?);
+        let Damage { all, open } = view.damage().await?;
         self.metrics.open_warnings(open);
         self.change(|report| {
             report.corrupt = warnings.iter().map(corrupt).collect();
-            report.damaged = Some(damaged);
+            report.damaged = Some(all);
             report.open_warnings = Some(open);
         });
         Ok(())

@@ -22,10 +22,11 @@ use tracing::warn;
 use workqueue::{Enqueuer, Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
 
 use super::failures::Failures;
-use super::work::{give_up, lock};
+use super::work::give_up;
 use super::{Error, Job, Shared};
 use crate::algorithm::{Algorithm, Digest};
 use crate::judge::Reading;
+use crate::path::Key;
 use crate::queue::{self, COMPUTE, Contact, Queue, payload};
 use crate::schedule::{Schedule, Seen};
 use crate::split::Pieces;
@@ -34,8 +35,6 @@ use crate::wire::BackPack;
 use send::{Line, send};
 use source::Source;
 
-/// Rows that are asked for at once.
-const PAGE: u32 = 4000;
 /// After so many rounds of which nothing came, what is left is told as unreadable.
 const ROUNDS: usize = 3;
 /// How often it is looked whether all has come back.
@@ -70,7 +69,7 @@ pub(super) async fn work(
         pool: &pool,
         contact: Contact::default(),
         pieces: Mutex::default(),
-        failures: Mutex::default(),
+        failures: job.failures(run),
     };
     let stop = CancellationToken::new();
     let serving = (0..job.writers_to(store)).map(|_| remote.take_results(run));
@@ -119,7 +118,7 @@ struct Remote<'a> {
     /// Of large files. Who goes on with the run reads them again.
     pieces: Mutex<Pieces>,
     /// Of this process: who goes on with the run tries them again as often.
-    failures: Mutex<Failures>,
+    failures: Failures,
 }
 
 /// Packs of this run, on their way to the queue.
@@ -153,7 +152,8 @@ impl Remote<'_> {
             if before == 0 {
                 return Ok(());
             }
-            self.produce(run).await?;
+            let keys = self.failures.begin_round(before);
+            self.produce(run, keys).await?;
             self.drained(run).await?;
             let is_fruitless = self.remaining(run).await? >= before;
             fruitless = if is_fruitless { fruitless + 1 } else { 0 };
@@ -173,11 +173,11 @@ impl Remote<'_> {
     }
 
     /// Enqueues all that is still to be read, no faster than it is consumed.
-    async fn produce(&self, run: &Run) -> Result<(), Error> {
+    async fn produce(&self, run: &Run, keys: Option<Vec<Key>>) -> Result<(), Error> {
         let inspector = self.queue.inspector();
         let mut schedule = Schedule::default();
         let mut line = Production {
-            source: Source::new(self, run),
+            source: Source::new(self, run, keys),
             enqueuer: self.queue.enqueuer(),
         };
         let mut held = Vec::new();
@@ -292,9 +292,16 @@ impl Remote<'_> {
 
     /// Without what is to be read again.
     async fn store_all(&self, run: &Run, mut results: Vec<FileResult>) -> Result<(), Error> {
+        self.failures
+            .settle(&mut results, |(key, reading)| (*key, reading));
+        if results.is_empty() {
+            return Ok(());
+        }
         {
-            let mut failures = lock(&self.failures);
-            results.retain(|(key, reading)| failures.is_final(*key, reading));
+            let mut pieces = self.pieces();
+            for (key, _) in &results {
+                pieces.forget(*key);
+            }
         }
         let stored = self
             .store
@@ -333,10 +340,7 @@ impl Remote<'_> {
             let digests = vec![Digest::new(Algorithm::Sha1, &sum)];
             batch.results.push((key, Reading::Read { digests, bytes }));
         }
-        for (key, reading) in pack.results {
-            self.pieces().forget(key);
-            batch.results.push((key, reading));
-        }
+        batch.results.extend(pack.results);
         for (key, sum) in pack.pieces {
             if let Some((digest, bytes)) = self.pieces().add(key, sum) {
                 let digests = vec![digest];

@@ -8,8 +8,8 @@ mod found;
 mod round;
 mod waiting;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,13 @@ use round::Round;
 
 use super::adapt::Adapt;
 use super::failures::{Failures, TRIES};
+use super::left::Left;
 use super::{Error, Job, Shared};
 use crate::judge::Reading;
 use crate::pack::Packer;
 use crate::read::Root;
 use crate::store::{self, Pending, Run, Store};
 
-/// Rows that are asked for at once.
-const PAGE: u32 = 4000;
 /// Packs that wait for a reader, for each processor.
 const AHEAD: usize = 4;
 /// The most readers where nobody says how many files are read at once.
@@ -55,7 +54,7 @@ pub(super) async fn work(
     run: &mut Run,
     shared: &Arc<Shared>,
 ) -> Result<(), Error> {
-    let failures = Mutex::default();
+    let failures = job.failures(run);
     for tries in 0..TRIES {
         if run.counts.remaining() <= 0 {
             return Ok(());
@@ -63,16 +62,20 @@ pub(super) async fn work(
         if tries > 0 {
             sleep(BREAK).await;
         }
-        round(job, root, store, run, shared, &failures).await?;
+        let keys = failures.begin_round(run.counts.remaining());
+        let left = Left::of(store.view(), run, keys);
+        round(job, root, store, run, shared, &failures, left).await?;
         *run = store.view().run(run.id).await?;
         shared.tell(run);
         if shared.is_stopped() {
             return Err(Error::Stopped { run: run.id });
         }
     }
-    give_up(store, run, &failures).await?;
-    *run = store.view().run(run.id).await?;
-    shared.tell(run);
+    if run.counts.remaining() > 0 {
+        give_up(store, run, &failures).await?;
+        *run = store.view().run(run.id).await?;
+        shared.tell(run);
+    }
     Ok(())
 }
 
@@ -80,13 +83,12 @@ pub(super) async fn work(
 pub(super) async fn give_up(
     store: &Store,
     run: &Run,
-    failures: &Mutex<Failures>,
+    failures: &Failures,
 ) -> Result<(), store::Error> {
-    let mut after = None;
-    loop {
-        let (pending, last) = store.view().pending(run, after, PAGE).await?;
+    let mut left = Left::of(store.view(), run, None);
+    while let Some(pending) = left.next().await? {
         let failed = |file: Pending| {
-            let why = lock(failures).why(file.key);
+            let why = failures.why(file.key);
             let why = why.unwrap_or_else(|| NOTHING.into());
             (file, Reading::Failed { why })
         };
@@ -95,11 +97,8 @@ pub(super) async fn give_up(
             let now = Timestamp::now();
             store.write_back_pending(run, &results, now).await?;
         }
-        if last.is_none() {
-            return Ok(());
-        }
-        after = last;
     }
+    Ok(())
 }
 
 /// Ends the readers of a round that was given up.
@@ -117,7 +116,8 @@ async fn round(
     store: &Store,
     run: &Run,
     shared: &Arc<Shared>,
-    failures: &Mutex<Failures>,
+    failures: &Failures,
+    left: Left<'_>,
 ) -> Result<(), Error> {
     let processors = thread::available_parallelism().map_or(2, usize::from);
     let (least, most) = match job.readers {
@@ -146,10 +146,7 @@ async fn round(
         failures,
     };
     let storing = (0..job.writers_to(store)).map(|_| writer.store_all());
-    let (producing, adapting) = (
-        produce(store, run, job, packs),
-        adapt(&mut readers, least, most),
-    );
+    let (producing, adapting) = (produce(left, job, packs), adapt(&mut readers, least, most));
     let work = async {
         tokio::try_join!(producing, try_join_all(storing))?;
         Ok::<_, Error>(())
@@ -219,11 +216,9 @@ fn rate(bytes: u64, files: u64, time: Duration) -> f64 {
 }
 
 /// Ends when all was produced, or nobody takes packs any more.
-async fn produce(store: &Store, run: &Run, job: &Job, packs: Sender<Pack>) -> Result<(), Error> {
+async fn produce(mut left: Left<'_>, job: &Job, packs: Sender<Pack>) -> Result<(), Error> {
     let mut packer = Packer::new(job.packs);
-    let mut after = None;
-    loop {
-        let (pending, last) = store.view().pending(run, after, PAGE).await?;
+    while let Some(pending) = left.next().await? {
         for file in pending {
             if let Some(pack) = packer.add(file)
                 && packs.send(pack).await.is_err()
@@ -231,10 +226,6 @@ async fn produce(store: &Store, run: &Run, job: &Job, packs: Sender<Pack>) -> Re
                 return Ok(());
             }
         }
-        if last.is_none() {
-            break;
-        }
-        after = last;
     }
     if let Some(pack) = packer.rest() {
         let _ = packs.send(pack).await; // nobody is left to read it
@@ -249,7 +240,7 @@ struct WriteBack<'a> {
     most: usize,
     found: &'a tokio::sync::Mutex<Receiver<Vec<Read>>>,
     shared: &'a Shared,
-    failures: &'a Mutex<Failures>,
+    failures: &'a Failures,
 }
 
 impl WriteBack<'_> {
@@ -274,12 +265,8 @@ impl WriteBack<'_> {
             batch.extend(more);
         }
         drop(found);
-        let mut failures = lock(self.failures);
-        batch.retain(|(file, reading)| failures.is_final(file.key, reading));
+        self.failures
+            .settle(&mut batch, |(file, reading)| (file.key, reading));
         Some(batch)
     }
-}
-
-pub(super) fn lock(failures: &Mutex<Failures>) -> MutexGuard<'_, Failures> {
-    failures.lock().unwrap_or_else(PoisonError::into_inner)
 }

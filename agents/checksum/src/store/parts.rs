@@ -35,6 +35,13 @@ impl PartWriter<'_> {
             let what = "a path in the listing is not what it was when it was listed";
             return Err(Error::Damaged(what.into()));
         }
+        for (part, more) in parts {
+            let sum = self.parts.entry(*part).or_default();
+            *sum = sum.plus(*more);
+        }
+        if found.is_nothing() {
+            return self.stay().await;
+        }
         if self.link.is_none() {
             self.link = Some(self.store.begin().await?);
         }
@@ -58,12 +65,15 @@ impl PartWriter<'_> {
             written?;
             next = made;
         }
-        change(link, fs, self.run, found).await?;
-        for (part, more) in parts {
-            let sum = self.parts.entry(*part).or_default();
-            *sum = sum.plus(*more);
+        change(link, fs, self.run, found).await
+    }
+
+    /// A server ends transactions of which it hears nothing: what is the same may be long.
+    async fn stay(&mut self) -> Result<(), Error> {
+        match &mut self.link {
+            Some(link) => link.ping().await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes that the parts are done; what each came to.

@@ -77,6 +77,15 @@ pub struct WarningRow {
     pub state: WarningState,
 }
 
+/// How many files are damaged as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// All of them.
+    pub all: u64,
+    /// Those of which nobody has taken note.
+    pub open: u64,
+}
+
 /// A file that a run could not verify.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -117,23 +126,25 @@ impl View {
         Ok(warnings)
     }
 
-    /// How many files are damaged as far as is known, whether somebody has taken note of it or not.
-    pub async fn damaged(&self) -> Result<u64, Error> {
-        let select = format!("SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND {DAMAGE}");
-        self.count(&select).await
-    }
-
-    /// The same without those of which somebody has taken note.
-    pub async fn open_warnings(&self) -> Result<u64, Error> {
-        let select = "SELECT COUNT(*) FROM orrery_warnings WHERE fs = ? AND state = 'open'";
-        self.count(select).await
-    }
-
-    async fn count(&self, select: &str) -> Result<u64, Error> {
+    /// How many files are damaged as far as is known.
+    pub async fn damage(&self) -> Result<Damage, Error> {
+        let select = format!(
+            "SELECT COUNT(*), COUNT(CASE WHEN state = 'open' THEN 1 END) FROM orrery_warnings WHERE fs = ? AND {DAMAGE}"
+        );
         let mut link = self.links.lend().await?;
-        let row = link.fetch_one(select, &values![self.fs]).await?;
+        let row = link.fetch_one(&select, &values![self.fs]).await?;
         link.give_back();
-        row.map_or(Ok(0), |mut row| Ok(row.int()?.cast_unsigned()))
+        row.map_or(Ok(Damage::default()), |mut row| {
+            Ok(Damage {
+                all: row.int()?.cast_unsigned(),
+                open: row.int()?.cast_unsigned(),
+            })
+        })
+    }
+
+    /// How many of these nobody has taken note of.
+    pub async fn open_warnings(&self) -> Result<u64, Error> {
+        Ok(self.damage().await?.open)
     }
 
     /// When the run began that read the file which was not read for longest; none when no file was ever read.

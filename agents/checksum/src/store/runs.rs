@@ -15,9 +15,6 @@ const COLUMNS: &str = "id, owner, owner_name, snapshot, mode, sample_percent, al
     message, complete, unlisted, unlisted_example, total, selected, selected_bytes, deleted, verified, new, changed, \
     corrupt, unreadable, skipped, bytes_read";
 
-/// Rows that are forgotten in one step.
-const AT_ONCE: i64 = 20_000;
-
 /// What a run is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewRun {
@@ -200,37 +197,30 @@ impl Store {
         let run = load(&mut link, self.view.fs, id).await?;
         link.commit().await?;
         link.give_back();
-        self.forget_problems(id).await?;
         Ok(run)
     }
 
-    /// Forgets what runs before this one could not verify: whoever asks is told of the last one. In steps, because there may be as
-    /// many as files.
-    async fn forget_problems(&self, run: RunId) -> Result<(), Error> {
+    /// Forgets some of what runs before this one could not verify, about so much. Whether there is more.
+    pub async fn forget_problems(&self, run: RunId, some: u32) -> Result<bool, Error> {
         let fs = self.view.fs;
+        let mut link = self.begin().await?;
         let select = "SELECT run, hash FROM orrery_problems WHERE fs = ? AND run < ? ORDER BY run, hash LIMIT 1 OFFSET ?";
-        loop {
-            let mut link = self.begin().await?;
-            let next = link.fetch_one(select, &values![fs, run, AT_ONCE]).await?;
-            let is_last = next.is_none();
-            match next {
-                None => {
-                    let all = "DELETE FROM orrery_problems WHERE fs = ? AND run < ?";
-                    link.execute(all, &values![fs, run]).await?;
-                }
-                Some(mut next) => {
-                    let (of, key) = (next.int()?, next.key()?);
-                    let some = "DELETE FROM orrery_problems WHERE fs = ? AND (run < ? OR (run = ? AND hash < ?))";
-                    link.execute(some, &values![fs, of, of, key.as_bytes()])
-                        .await?;
-                }
-            }
-            link.commit().await?;
-            link.give_back();
-            if is_last {
-                return Ok(());
-            }
+        let values = values![fs, run, i64::from(some)];
+        let next = link.fetch_one(select, &values).await?;
+        let is_more = next.is_some();
+        if let Some(mut next) = next {
+            let (of, key) = (next.int()?, next.key()?);
+            let delete =
+                "DELETE FROM orrery_problems WHERE fs = ? AND (run < ? OR (run = ? AND hash < ?))";
+            link.execute(delete, &values![fs, of, of, key.as_bytes()])
+                .await?;
+        } else {
+            let delete = "DELETE FROM orrery_problems WHERE fs = ? AND run < ?";
+            link.execute(delete, &values![fs, run]).await?;
         }
+        link.commit().await?;
+        link.give_back();
+        Ok(is_more)
     }
 
     /// Stores how far a run is. A run that has ended keeps its time.

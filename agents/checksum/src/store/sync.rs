@@ -233,12 +233,32 @@ impl View {
         Ok(parts)
     }
 
+    /// Of these files those that the run has still to read.
+    pub async fn pending_of(&self, run: &Run, keys: &[Key]) -> Result<Vec<Pending>, Error> {
+        let mut pending = Vec::with_capacity(keys.len());
+        let mut link = self.links.lend().await?;
+        for keys in keys.chunks(self.dialect.named_rows()) {
+            let select = format!(
+                "SELECT {} FROM orrery_files{} WHERE fs = ? AND done_run < ? AND hash IN ({})",
+                Pending::COLUMNS,
+                self.dialect.by_key(),
+                list("?", keys.len())
+            );
+            let mut values = values![self.fs, run.id].to_vec();
+            values.extend(keys.iter().map(|key| Value::from(key.as_bytes())));
+            let some = link.fetch_as(&select, &values, |mut row| Pending::of(&mut row));
+            pending.extend(some.await?);
+        }
+        link.give_back();
+        Ok(pending)
+    }
+
     /// Some of the next files after `after` that the run has still to read, perhaps none, and where to go on; none at the end.
     pub async fn pending(
         &self,
         run: &Run,
         after: Option<Key>,
-        limit: u32,
+        limit: usize,
     ) -> Result<(Vec<Pending>, Option<Key>), Error> {
         // What else a mode reads is not for the database to say.
         let only = match run.what.mode {
@@ -257,7 +277,7 @@ impl View {
             after.as_slice(),
             end.as_bytes(),
             run.id,
-            i64::from(limit)
+            i64::try_from(limit).unwrap_or(i64::MAX)
         ];
         let mut link = self.links.lend().await?;
         let rows = link.fetch_as(&select, &values, |mut row| {
@@ -268,7 +288,7 @@ impl View {
         });
         let rows = rows.await?;
         link.give_back();
-        let is_full = rows.len() >= usize::try_from(limit).unwrap_or(usize::MAX);
+        let is_full = rows.len() >= limit;
         let last = rows.last().filter(|_| is_full).map_or(end, |(key, _)| *key);
         let pending = rows
             .into_iter()

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use checksum::algorithm::Algorithm;
-use checksum::engine::{self, Job, Lister, Shared, Unresolved};
+use checksum::engine::{self, Job, Lister, Shared, Source, Unresolved};
 use checksum::list::exclude::Excludes;
 use checksum::merge::Mode;
 use checksum::pack::Sizes;
@@ -44,6 +44,7 @@ async fn share(site: &Site, file_system: &str, root: &Path, shared: Arc<Shared>)
     let folder = site.pod.folder.path();
     let job = Job {
         root: root.into(),
+        source: Source::Live,
         lister: Lister::Walk,
         excludes: Excludes::default(),
         spill: folder.join(format!("{file_system}.listing")),

@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use checksum::engine::{self, Shared};
+use checksum::entry::{Attributes, Seen};
 use checksum::judge::Reading;
 use checksum::merge::{Differences, Mode};
+use checksum::path::RelativePath;
 use checksum::state::State;
 use checksum::store::{Error, Location, Mysql, Password, Store, Trouble, View};
 use jiff::Timestamp;
@@ -92,7 +94,14 @@ async fn a_server_is_one_by_whatever_name_and_forgets_a_writer_that_vanished_wit
     let vanishing = Store::open(&through, 2).await?;
     let run = place.until_reading(&vanishing).await?;
     let mut writer = vanishing.write_parts(run.id, 10);
-    writer.add(&[], &Differences::default()).await?;
+    let path = RelativePath::new(*b"folder0/file1");
+    let mut found = Differences::default();
+    found.suspect.push(Seen {
+        key: path.key(),
+        path: path.as_bytes(),
+        attributes: Attributes::default(),
+    });
+    writer.add(&[], &found).await?;
 
     let refused = Store::open(&place.location, 2).await;
     assert!(matches!(refused, Err(Error::InUse(_))), "{refused:?}");

@@ -279,7 +279,7 @@ async fn what_could_not_be_verified_is_read_by_the_next_run_of_any_mode() -> Res
 }
 
 #[tokio::test]
-async fn what_earlier_runs_could_not_verify_is_forgotten_when_the_next_begins() -> Result<()> {
+async fn what_earlier_runs_could_not_verify_is_forgotten_in_steps() -> Result<()> {
     everywhere(async |place: Place| {
         place.files(20)?;
         let store = Store::open(&place.location, 2).await?;
@@ -293,9 +293,14 @@ async fn what_earlier_runs_could_not_verify_is_forgotten_when_the_next_begins() 
         let shared = Arc::new(Shared::new(None, Instant::now()));
         let first = engine::run(&place.job(), &store, run, &shared).await?.run;
         let told = async |run| store.view().problems(run, 100).await.map(|it| it.len());
-        assert_eq!(told(first.id).await?, 20);
         let next = store.begin_run(&what(Mode::Full), now).await?;
-        assert_eq!((told(first.id).await?, told(next.id).await?), (0, 0));
+        for left in [13, 6, 0] {
+            let is_more = store.forget_problems(next.id, 7).await?;
+            assert_eq!((told(first.id).await?, is_more), (left, left > 0));
+        }
+        store.write_back_pending(&next, &bad[..5], now).await?;
+        let next = engine::run(&place.job(), &store, next, &shared).await?.run;
+        assert_eq!(told(next.id).await?, 5, "its own are kept");
         Ok(())
     })
     .await

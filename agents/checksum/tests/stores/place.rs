@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use checksum::algorithm::Algorithm;
-use checksum::engine::{self, Job, Lister, Shared};
+use checksum::engine::{self, Job, Lister, Shared, Source};
 use checksum::list::exclude::Excludes;
 use checksum::merge::Mode;
 use checksum::pack::Sizes;
@@ -228,6 +228,7 @@ impl Place {
     pub(crate) fn job(&self) -> Job {
         Job {
             root: self.root(),
+            source: Source::Live,
             lister: Lister::Walk,
             excludes: Excludes::default(),
             spill: self.folder.path().join("listing"),

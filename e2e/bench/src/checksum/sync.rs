@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Result, ensure};
 use checksum::{
     algorithm::Algorithm,
-    engine::{self, Job, Lister, Shared},
+    engine::{self, Job, Lister, Shared, Source},
     list::exclude::Excludes,
     merge::Mode,
     pack::Sizes,
@@ -126,6 +126,7 @@ impl Place {
         let root = self.folder.path();
         Job {
             root: root.into(),
+            source: Source::Live,
             lister: Lister::Policy(self.list(), root.as_os_str().as_encoded_bytes().into()),
             excludes: Excludes::default(),
             spill: root.join("spill"),

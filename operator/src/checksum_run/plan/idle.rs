@@ -26,7 +26,8 @@ pub(super) fn idle(run: &Validated, seen: &Observed) -> String {
         return String::new();
     }
     let trouble = seen.workers().find_map(trouble);
-    let why = trouble.or_else(|| seen.workers().next().map(being_started));
+    let mut beginning = seen.workers().filter(|pod| pod.exit.is_none());
+    let why = trouble.or_else(|| beginning.next().map(being_started));
     let why = why.unwrap_or_else(|| {
         let run = &run.key.name;
         format!("if none comes, events say why: kubectl describe replicaset --selector={CHECKSUM_RUN_LABEL}={run}")

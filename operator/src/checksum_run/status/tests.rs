@@ -367,9 +367,9 @@ fn what_is_refused_is_an_event_once() {
     let mut seen = seen(Vec::new());
     let mut events_of = |failure: &Failure| {
         let status = status(Some(&run), 3, &seen, None, Err(failure), at(NOW));
-        let events = events_of_failure(&seen.status, &status, failure);
+        let event = event_of_failure(&seen.status, &status, failure);
         seen.status = status;
-        let words = events
+        let words = event
             .iter()
             .map(|event| (event.warning, event.reason.name, event.note.clone()));
         words.collect::<Vec<_>>()
@@ -393,7 +393,7 @@ fn what_fails_after_the_end_is_no_event() {
     seen.status = told(&seen, json!({}), NOW);
     let quota = refused(403, "exceeded quota: jobs");
     let status = status(None, 3, &seen, None, Err(&quota), at(NOW));
-    assert_eq!(events_of_failure(&seen.status, &status, &quota), []);
+    assert_eq!(event_of_failure(&seen.status, &status, &quota), None);
 }
 
 fn told_events(old: &Observed, new: &Observed, fields: serde_json::Value) -> Vec<String> {

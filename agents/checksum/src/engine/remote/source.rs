@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use workqueue::NewJob;
 
-use super::{PAGE, Remote};
+use super::Remote;
 use crate::algorithm::Algorithm;
 use crate::engine::Error;
+use crate::engine::left::Left;
 use crate::pack::Packer;
 use crate::path::Key;
 use crate::queue::pack_job;
@@ -20,20 +21,18 @@ pub(super) struct Source<'a> {
     packer: Packer,
     pending: std::vec::IntoIter<Pending>,
     pieces: VecDeque<PackFile>,
-    after: Option<Key>,
-    is_over: bool,
+    left: Left<'a>,
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(remote: &'a Remote<'a>, run: &'a Run) -> Self {
+    pub(super) fn new(remote: &'a Remote<'a>, run: &'a Run, keys: Option<Vec<Key>>) -> Self {
         Self {
             remote,
             run,
             packer: Packer::new(remote.job.packs),
             pending: Vec::new().into_iter(),
             pieces: VecDeque::new(),
-            after: None,
-            is_over: false,
+            left: Left::of(remote.store.view(), run, keys),
         }
     }
 
@@ -43,13 +42,10 @@ impl<'a> Source<'a> {
                 return Ok(Some(self.job(vec![piece])));
             }
             let Some(file) = self.pending.next() else {
-                if self.is_over {
+                let Some(pending) = self.left.next().await? else {
                     return Ok(self.packer.rest().map(|pack| self.whole(&pack)));
-                }
-                let view = self.remote.store.view();
-                let (pending, last) = view.pending(self.run, self.after, PAGE).await?;
-                (self.pending, self.after, self.is_over) =
-                    (pending.into_iter(), last, last.is_none());
+                };
+                self.pending = pending.into_iter();
                 continue;
             };
             if let Some(spans) = self.spans(&file) {

@@ -129,6 +129,10 @@ fn what_keeps_all_workers_from_reading_is_told() {
             "; no worker is ready; pod b does not start: ImagePullBackOff: no such image",
         ),
         (
+            vec![worker("a", false, |pod| pod.exit = exited(137, "").exit)],
+            "; no worker is ready; if none comes, events say why: kubectl describe replicaset --selector=orrery.dev/checksum-run=home-full",
+        ),
+        (
             vec![worker("a", true, waiting)],
             "; no worker is ready; pod a waits: QueueUnreachable: words",
         ),
