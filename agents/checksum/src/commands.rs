@@ -26,9 +26,9 @@ use crate::list::exclude::{BadPattern, Excludes};
 use crate::pack::Sizes;
 use crate::path::RelativePath;
 use crate::report::{self, Result as Found};
-use crate::store::{self, Location, NewRun, Store, View, WarningState};
+use crate::store::{self, Location, NewRun, Run, Store, View, WarningState};
 
-/// Checksums that are printed at once.
+/// Rows that are asked for and printed at once.
 const PAGE: u32 = 1000;
 /// All of them: a command has as much memory as it needs.
 const ALL: u32 = u32::MAX;
@@ -178,28 +178,26 @@ where
 async fn tell(output: Output, store: &Location, ended: &Ended) -> Result<u8, Error> {
     let view = View::open(store).await?;
     let warnings = view.warnings(false, ALL).await?;
-    let problems = view.problems(ended.run.id, ALL).await?;
-    let mut out = io::stdout().lock();
+    let mut out = io::BufWriter::new(io::stdout().lock());
     match output {
         Output::Text => {
             write!(out, "{}", report::run_text(&ended.run))?;
             write!(out, "{}", report::warnings_text(&warnings))?;
-            write!(out, "{}", report::problems_text(&problems))?;
+            write!(out, "{}", problems_text(&view, &ended.run).await?)?;
             write!(out, "{}", report::unlisted_text(&ended.problems))?;
         }
         Output::Json => {
             for warning in &warnings {
                 write!(out, "{}", report::warning_json(warning))?;
             }
-            for problem in &problems {
-                write!(out, "{}", report::problem_json(problem))?;
-            }
+            problems_json(&view, &ended.run, &mut out).await?;
             for problem in &ended.problems.first {
                 write!(out, "{}", report::unlisted_json(problem))?;
             }
             write!(out, "{}", report::run_json(&ended.run))?;
         }
     }
+    out.flush()?;
     // Damage that an earlier run found, and that this one did not read, is still there.
     let known = warnings.iter().any(|it| it.state == WarningState::Open);
     let found = if known {
@@ -236,7 +234,7 @@ async fn report_text(view: &View, all: bool) -> Result<(), Error> {
     let mut text = report::warnings_text(&warnings);
     for (n, run) in view.runs(10).await?.iter().enumerate() {
         if n == 0 {
-            text += &report::problems_text(&view.problems(run.id, ALL).await?);
+            text += &problems_text(view, run).await?;
         }
         text += &report::run_text(run);
     }
@@ -244,25 +242,37 @@ async fn report_text(view: &View, all: bool) -> Result<(), Error> {
 }
 
 async fn report_json(view: &View, all: bool) -> Result<(), Error> {
-    let mut text = String::new();
-    text.extend(
-        view.warnings(all, ALL)
-            .await?
-            .iter()
-            .map(report::warning_json),
-    );
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for warning in view.warnings(all, ALL).await? {
+        write!(out, "{}", report::warning_json(&warning))?;
+    }
     for (n, run) in view.runs(u32::MAX).await?.iter().enumerate() {
         if n == 0 {
-            text.extend(
-                view.problems(run.id, ALL)
-                    .await?
-                    .iter()
-                    .map(report::problem_json),
-            );
+            problems_json(view, run, &mut out).await?;
         }
-        text += &report::run_json(run);
+        write!(out, "{}", report::run_json(run))?;
     }
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    Ok(out.flush()?)
+}
+
+async fn problems_text(view: &View, run: &Run) -> Result<String, Error> {
+    let first = view.problems(run.id, report::TOLD).await?;
+    Ok(report::problems_text(&first, run))
+}
+
+/// Some at a time: of a volume that is gone there are as many as files.
+async fn problems_json(view: &View, run: &Run, out: &mut impl Write) -> Result<(), Error> {
+    let mut after = None;
+    loop {
+        let page = view.problems_after(run.id, after, PAGE).await?;
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
+        after = Some(*last);
+        for (_, problem) in &page {
+            write!(out, "{}", report::problem_json(problem))?;
+        }
+    }
 }
 
 /// In the algorithm of the last run; what has another one is counted, because the tool that checks it would refuse it.

@@ -6,7 +6,7 @@ use checksum::args::{Arguments, Command, Task};
 use checksum::{commands, coordinator, worker};
 use clap::Parser;
 use clap::error::ErrorKind;
-use runtime::process::{self, Threads};
+use runtime::process::{self, BLOCKING_THREADS, Threads};
 use runtime::telemetry::chain;
 
 /// Rows are allocated by one thread and freed by another, millions of times, at which musl is slow: docs/decisions/0014.
@@ -46,6 +46,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
         .build();
     let done = match runtime {
         Ok(runtime) => {

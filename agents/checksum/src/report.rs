@@ -13,7 +13,7 @@ use crate::state::State;
 use crate::store::{Checksum, Counts, Problem, Run, WarningRow};
 
 /// How many of each kind are told to people; programs are told all.
-const TOLD: usize = 20;
+pub const TOLD: u32 = 20;
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub fn run_text(run: &Run) -> String {
 /// Damaged files for people.
 pub fn warnings_text(warnings: &[WarningRow]) -> String {
     let mut text = String::new();
-    for warning in warnings.iter().take(TOLD) {
+    for warning in warnings.iter().take(TOLD as usize) {
         let WarningRow {
             path,
             expected,
@@ -137,20 +137,21 @@ pub fn warnings_text(warnings: &[WarningRow]) -> String {
     text
 }
 
-/// Files that could not be verified, for people.
-pub fn problems_text(problems: &[Problem]) -> String {
+/// Files that a run could not verify, for people: the first of them, and how many more there are.
+pub fn problems_text(first: &[Problem], run: &Run) -> String {
     let mut text = String::new();
-    for Problem { path, outcome, why } in problems.iter().take(TOLD) {
+    for Problem { path, outcome, why } in first {
         let _ = writeln!(text, "{outcome}: {path}\n  {why}");
     }
-    and_more(&mut text, problems.len(), STORED);
+    let all = run.counts.unreadable + run.counts.skipped;
+    and_more(&mut text, usize::try_from(all).unwrap_or(0), STORED);
     text
 }
 
 /// What could not be listed, for people.
 pub fn unlisted_text(problems: &list::Problems) -> String {
     let mut text = String::new();
-    for list::Problem { path, what } in problems.first.iter().take(TOLD) {
+    for list::Problem { path, what } in problems.first.iter().take(TOLD as usize) {
         let _ = writeln!(text, "not listed: {path}\n  {what}");
     }
     let total = usize::try_from(problems.total).unwrap_or(usize::MAX);
@@ -168,8 +169,9 @@ pub fn unlisted_text(problems: &list::Problems) -> String {
 const STORED: &str = "report --format json tells all";
 
 fn and_more(text: &mut String, total: usize, where_from: &str) {
-    if total > TOLD {
-        let _ = writeln!(text, "and {} more: {where_from}", total - TOLD);
+    let more = total.saturating_sub(TOLD as usize);
+    if more > 0 {
+        let _ = writeln!(text, "and {more} more: {where_from}");
     }
 }
 
@@ -397,13 +399,27 @@ mod tests {
             total: total as u64,
             first: vec![problem.clone(); total.min(list::Problems::TOLD)],
         };
-        let few = unlisted_text(&problems(TOLD));
-        assert_eq!(few.matches("not listed: folder\n").count(), TOLD);
+        let few = unlisted_text(&problems(TOLD as usize));
+        assert_eq!(few.matches("not listed: folder\n").count(), TOLD as usize);
         assert!(!few.contains("more"), "{few}");
         let many = unlisted_text(&problems(1000));
         let last = many.lines().last();
         let expected = "and 980 more: local --output json tells the first 100";
         assert_eq!(last, Some(expected));
+    }
+
+    #[test]
+    fn of_many_files_that_could_not_be_verified_the_first_are_told_and_how_many_more_there_are() {
+        let first = vec![Problem {
+            path: RelativePath::new(*b"file"),
+            outcome: "unreadable".into(),
+            why: "permission denied".into(),
+        }];
+        let mut run = Run::example(State::Finished);
+        (run.counts.unreadable, run.counts.skipped) = (1_000_000, 19);
+        let expected = "unreadable: file\n  permission denied\n\
+            and 999999 more: report --format json tells all\n";
+        assert_eq!(problems_text(&first, &run), expected);
     }
 
     #[test]

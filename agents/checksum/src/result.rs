@@ -4,6 +4,7 @@ use crds::checksum_run::reason;
 use crds::condition::Reason;
 use crds::report::checksum::Explained;
 
+use crate::merge::Mode;
 use crate::state::State;
 use crate::store::{Counts, Run};
 
@@ -31,6 +32,7 @@ fn troubles(run: &Run) -> Vec<(&'static Reason, String)> {
         corrupt,
         unreadable,
         skipped,
+        selected,
         total,
         ..
     } = run.counts;
@@ -44,10 +46,9 @@ fn troubles(run: &Run) -> Vec<(&'static Reason, String)> {
         let words = format!("{unreadable} of {total} files could not be read");
         troubles.push((&reason::UNREADABLE, words));
     }
-    // What was not listed may be gone for good.
-    if run.complete && skipped > total - skipped {
+    if is_mostly_skipped(run) {
         let words = format!(
-            "{skipped} of {total} files were changed or gone when they were read: see whether the volume is still there"
+            "{skipped} of {selected} files were changed or gone when they were read: see whether the volume is still there"
         );
         troubles.push((&reason::UNREADABLE, words));
     }
@@ -66,25 +67,45 @@ fn troubles(run: &Run) -> Vec<(&'static Reason, String)> {
     troubles
 }
 
-fn good(counts: &Counts) -> Explained {
+/// Whether so much went away while the run went on that something else is wrong than files in use. A run over what changed
+/// lately meets all files that are in use, and hardly others: there it takes a tenth of all files.
+fn is_mostly_skipped(run: &Run) -> bool {
+    const FEW: i64 = 10;
     let Counts {
         skipped,
-        total,
         selected,
+        total,
         ..
-    } = counts;
-    if *skipped > 0 {
+    } = run.counts;
+    // What was not listed may be gone for good.
+    run.complete
+        && skipped > selected - skipped
+        && match run.what.mode {
+            Mode::Incremental => skipped > FEW.max(total / 10),
+            Mode::Full | Mode::Sample(_) => true,
+        }
+}
+
+/// Speaks of no file that was not read.
+fn good(counts: &Counts) -> Explained {
+    let (skipped, selected) = (counts.skipped, counts.selected);
+    let others = match counts.not_selected() {
+        0 => String::new(),
+        others => format!(", {others} were not selected"),
+    };
+    if skipped > 0 {
+        let read = selected - skipped;
         let message = format!(
-            "{skipped} of {total} files were changed meanwhile, all others are what was written"
+            "{skipped} of {selected} files were changed or gone when they were read, the other {read} are what was written{others}"
         );
         return explained(reason::CHANGED_MEANWHILE.name, message);
     }
-    let message = match counts.not_selected() {
-        0 => format!("all {total} files are what was written"),
-        others => format!(
-            "all {selected} files that were read are what was written, {others} were not selected"
-        ),
+    let which = if others.is_empty() {
+        ""
+    } else {
+        " that were read"
     };
+    let message = format!("all {selected} files{which} are what was written{others}");
     explained(reason::VERIFIED.name, message)
 }
 
@@ -165,10 +186,33 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_reads_what_changed_may_find_all_of_it_changing() {
+    fn a_run_that_reads_what_changed_may_find_all_of_it_changing_but_not_a_tenth_of_all() {
         let mut run = run(0);
+        run.what.mode = Mode::Incremental;
         (run.counts.selected, run.counts.skipped) = (2, 2);
-        assert_eq!(reason_of(&run), reason::CHANGED_MEANWHILE.name);
+        let words = "2 of 2 files were changed or gone when they were read, the other 0 are what was written, \
+            8 were not selected";
+        assert_eq!(
+            told(&run),
+            (reason::CHANGED_MEANWHILE.name.into(), words.into())
+        );
+        run.counts.total = 1000;
+        for (skipped, reason) in [
+            (100, &reason::CHANGED_MEANWHILE),
+            (101, &reason::UNREADABLE),
+        ] {
+            (run.counts.selected, run.counts.skipped) = (skipped, skipped);
+            assert_eq!(reason_of(&run), reason.name, "{skipped}");
+        }
+    }
+
+    #[test]
+    fn a_sample_of_which_most_is_gone_is_not_good_however_many_files_it_left_alone() {
+        let mut run = run(1);
+        run.what.mode = Mode::Sample(20);
+        run.counts.total = 1000;
+        (run.counts.selected, run.counts.skipped) = (10, 9);
+        assert_eq!(reason_of(&run), reason::UNREADABLE.name);
     }
 
     #[test]

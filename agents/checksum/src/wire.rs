@@ -13,7 +13,7 @@ use rmpv::ValueRef;
 use thiserror::Error;
 
 use crate::algorithm::{Algorithm, Digest};
-use crate::entry::Attributes;
+use crate::entry::{Attributes, UNKNOWN};
 use crate::judge::Reading;
 use crate::path::Key;
 use crate::split::{PieceSum, Span};
@@ -133,6 +133,7 @@ impl PackFile {
     fn encode(&self, out: &mut Vec<u8>) {
         let more = u32::from(self.key.is_some())
             + 2 * u32::from(self.attributes.is_some())
+            + u32::from(self.is_rough())
             + u32::from(self.other.is_some())
             + 2 * u32::from(self.span.is_some());
         map(out, 2 + more);
@@ -146,6 +147,10 @@ impl PackFile {
             word(out, "Mtime");
             let _ = put::write_sint(out, attributes.mtime);
         }
+        if self.is_rough() {
+            word(out, "Rough");
+            let _ = put::write_bool(out, true);
+        }
         if let Some(other) = self.other {
             number(out, "Other", other.id().unsigned_abs());
         }
@@ -154,9 +159,15 @@ impl PackFile {
         }
     }
 
+    /// Whether the modification time is known to the microsecond only. Of the time of change readers want to know no more.
+    fn is_rough(&self) -> bool {
+        self.attributes.is_some_and(|it| it.ctime == UNKNOWN)
+    }
+
     fn decode(value: &ValueRef<'_>) -> Result<Self, Error> {
         let size = find(value, "Size").and_then(ValueRef::as_u64);
         let mtime = find(value, "Mtime").and_then(signed);
+        let is_rough = matches!(find(value, "Rough"), Some(ValueRef::Boolean(true)));
         Ok(Self {
             id: whole(value, "ID")?,
             path: bytes(value, "Path")?,
@@ -164,7 +175,7 @@ impl PackFile {
             attributes: size.zip(mtime).map(|(size, mtime)| Attributes {
                 size,
                 mtime,
-                ctime: mtime,
+                ctime: if is_rough { UNKNOWN } else { mtime },
             }),
             other: algorithm(value, "Other")?,
             span: match find(value, "Offset") {
@@ -355,6 +366,11 @@ mod tests {
     #[test]
     fn what_we_add_comes_back() {
         assert_eq!(WorkPack::decode(&pack().encode()), Ok(pack()));
+        let mut rough = pack();
+        for attributes in rough.files.iter_mut().flat_map(|it| &mut it.attributes) {
+            attributes.ctime = UNKNOWN;
+        }
+        assert_eq!(WorkPack::decode(&rough.encode()), Ok(rough));
         let key = Key::of(b"a");
         let digests = vec![Algorithm::Blake3.digest(b"x"), Algorithm::Sha1.digest(b"x")];
         let back = BackPack {

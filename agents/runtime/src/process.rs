@@ -14,6 +14,10 @@ use crate::tls::install_crypto_provider;
 /// How long blocking calls may hold up the end; a file system that hangs would do so for ever.
 const BLOCKED: Duration = Duration::from_secs(1);
 
+/// Threads for calls that block. More than are ever busy for long, which are up to a thousand readers of files: names of hosts
+/// are looked up on such threads, too, and must not wait for a file to be read.
+pub const BLOCKING_THREADS: usize = 2048;
+
 /// How many threads run a binary's tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
@@ -50,7 +54,10 @@ fn block_on<F: Future>(threads: Threads, program: F) -> std::io::Result<F::Outpu
         Threads::One => Builder::new_current_thread(),
         Threads::PerCore => Builder::new_multi_thread(),
     };
-    let runtime = runtime.enable_all().build()?;
+    let runtime = runtime
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build()?;
     let output = runtime.block_on(program);
     runtime.shutdown_timeout(BLOCKED);
     Ok(output)

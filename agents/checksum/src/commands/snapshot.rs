@@ -20,6 +20,9 @@ use crate::report;
 use crate::state::State;
 use crate::store::{NewRun, Run, Store, beside};
 
+/// What the names of our snapshots begin with.
+const PREFIX: &str = "orrery-checksum-";
+
 pub(super) async fn run(
     snapshots: &FileSystem<'_>,
     mut job: Job,
@@ -28,14 +31,10 @@ pub(super) async fn run(
     unresolved: Unresolved,
     shared: &Arc<Shared>,
 ) -> Result<Ended, Error> {
-    let earlier = store.view().last_run().await?;
-    let earlier = earlier.filter(|run| !run.state.is_resolved());
-    if let (Some(run), Unresolved::Abort) = (&earlier, unresolved)
-        && let Some(name) = &run.what.snapshot
-    {
-        snapshots.delete(name).await?;
+    if let Some(run) = store.view().last_run().await? {
+        clear(snapshots, &run, unresolved).await?;
     }
-    let name = format!("orrery-checksum-{}", Timestamp::now().as_millisecond());
+    let name = format!("{PREFIX}{}", Timestamp::now().as_millisecond());
     what.snapshot = Some(name);
     let run = engine::begin(store, &what, unresolved).await?;
     let Some(name) = run.what.snapshot.clone() else {
@@ -44,12 +43,33 @@ pub(super) async fn run(
     let id = run.id;
     let ended = read(snapshots, &name, &mut job, store, run, shared).await;
     let is_over = store.view().run(id).await?.state.is_resolved();
-    if is_over && let Err(error) = snapshots.delete(&name).await {
-        // What the run has found is worth more than that.
+    if is_over {
+        delete(snapshots, &name).await?;
+    }
+    ended
+}
+
+/// Deletes what the run before has left, if nobody goes on with it: also one that died when it had ended.
+async fn clear(snapshots: &FileSystem<'_>, run: &Run, unresolved: Unresolved) -> Result<(), Error> {
+    let name = run.what.snapshot.as_deref();
+    // Of a run that was taken over it is not ours.
+    let Some(name) = name.filter(|it| run.what.owner.is_none() && it.starts_with(PREFIX)) else {
+        return Ok(());
+    };
+    match (run.state.is_resolved(), unresolved) {
+        (true, _) => delete(snapshots, name).await,
+        (false, Unresolved::Abort) => Ok(snapshots.delete(name).await?),
+        (false, Unresolved::Refuse | Unresolved::Resume) => Ok(()),
+    }
+}
+
+/// That it cannot be deleted is told, and no more: what the run has found is worth more than that.
+async fn delete(snapshots: &FileSystem<'_>, name: &str) -> Result<(), Error> {
+    if let Err(error) = snapshots.delete(name).await {
         let why = chain(&error);
         writeln!(io::stderr(), "the snapshot {name} stays, delete it: {why}")?;
     }
-    ended
+    Ok(())
 }
 
 /// A run over the files as they are. One that reads a snapshot can only be given up here, and its snapshot stays.

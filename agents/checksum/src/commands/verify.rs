@@ -50,8 +50,11 @@ pub(super) async fn run(args: &Verify) -> Result<u8, Error> {
             r#"{{"kind":"verify","same":{same},"different":{different},"unknown":{unknown}}}"#
         )?,
     }
+    if same + different + unknown == 0 {
+        eprintln!("nothing was compared: the store has no files on record");
+    }
     Ok(match (different, unknown) {
-        (0, 0) => 0,
+        (0, 0) if same > 0 => 0,
         (0, _) => 2,
         _ => 1,
     })

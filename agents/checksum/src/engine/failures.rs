@@ -44,11 +44,13 @@ impl Failures {
         }
     }
 
-    /// A round begins over so many files. The keys of all of them, if they are those that failed.
+    /// A round begins over so many files. The keys of all of them, if they are those that failed in the round before: of what
+    /// failed earlier a result may have come twice, and the file may be done.
     pub(super) fn begin_round(&self, remaining: i64) -> Option<Vec<Key>> {
         let mut state = self.state();
+        let failed_lately = state.kept.values().all(|it| it.round == state.round);
+        let is_all = failed_lately && i64::try_from(state.kept.len()) == Ok(remaining);
         state.round += 1;
-        let is_all = i64::try_from(state.kept.len()) == Ok(remaining);
         is_all.then(|| state.kept.keys().copied().collect())
     }
 
@@ -154,6 +156,19 @@ mod tests {
         failures.begin_round(3);
         assert!(fails(&failures, key(1), "stale"));
         assert_eq!(failures.begin_round(2), None);
+    }
+
+    #[test]
+    fn a_failure_that_is_told_again_when_the_file_is_done_hides_no_other_file_for_long() {
+        let failures = Failures::of(Source::Live);
+        for _ in 0..TRIES {
+            failures.begin_round(2);
+            fails(&failures, key(1), "stale");
+        }
+        // Done by now, as a second piece of it is heard of; the other file was lost on its way.
+        assert!(fails(&failures, key(1), "stale"));
+        assert_eq!(failures.begin_round(1), Some(vec![key(1)]));
+        assert_eq!(failures.begin_round(1), None);
     }
 
     #[test]

@@ -170,19 +170,31 @@ impl View {
         row.map(|mut row| time(row.int()?)).transpose()
     }
 
-    /// Files that a run could not verify, by path.
+    /// The first files that a run could not verify, by path.
     pub async fn problems(&self, run: RunId, limit: u32) -> Result<Vec<Problem>, Error> {
         let select = "SELECT path, outcome, why FROM orrery_problems WHERE fs = ? AND run = ? ORDER BY path LIMIT ?";
-        let problem = |mut row: Row| -> Result<Problem, Error> {
-            Ok(Problem {
-                path: RelativePath::new(row.bytes()?),
-                outcome: row.text()?,
-                why: row.text()?,
-            })
-        };
         let mut link = self.links.lend().await?;
         let values = values![self.fs, run, i64::from(limit)];
-        let problems = link.fetch_as(select, &values, problem).await?;
+        let of = |mut row| problem(&mut row);
+        let problems = link.fetch_as(select, &values, of).await?;
+        link.give_back();
+        Ok(problems)
+    }
+
+    /// The next files after `after` that a run could not verify, in the order of their keys.
+    pub async fn problems_after(
+        &self,
+        run: RunId,
+        after: Option<Key>,
+        limit: u32,
+    ) -> Result<Vec<(Key, Problem)>, Error> {
+        let select = "SELECT hash, path, outcome, why FROM orrery_problems
+             WHERE fs = ? AND run = ? AND hash > ? ORDER BY hash LIMIT ?";
+        let after = after.map_or_else(Vec::new, |key| key.as_bytes().to_vec());
+        let mut link = self.links.lend().await?;
+        let values = values![self.fs, run, after.as_slice(), i64::from(limit)];
+        let of = |mut row: Row| Ok((row.key()?, problem(&mut row)?));
+        let problems = link.fetch_as(select, &values, of).await?;
         link.give_back();
         Ok(problems)
     }
@@ -253,6 +265,14 @@ async fn close(
     link.execute(&update, &values![state.name(), fs, key.as_bytes()])
         .await?;
     found.map(warning).transpose()
+}
+
+fn problem(row: &mut Row) -> Result<Problem, Error> {
+    Ok(Problem {
+        path: RelativePath::new(row.bytes()?),
+        outcome: row.text()?,
+        why: row.text()?,
+    })
 }
 
 /// In the order of [`WARNING`].

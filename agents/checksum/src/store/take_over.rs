@@ -93,14 +93,19 @@ pub async fn take_over(store: &Store, from: Theirs<'_>) -> Result<Taken, Error> 
     Ok(taken)
 }
 
+/// What an earlier attempt has brought. In parts: it may be as much as there is.
 async fn clear(store: &Store) -> Result<(), Error> {
-    let mut link = store.begin().await?;
-    for table in ["orrery_files", "orrery_warnings"] {
-        let delete = format!("DELETE FROM {table} WHERE fs = ?");
-        link.execute(&delete, &values![store.view.fs]).await?;
+    for part in 0..=u8::MAX {
+        let (first, last) = Key::range_of(part, 0, 1);
+        let of = values![store.view.fs, first.as_bytes(), last.as_bytes()];
+        let mut link = store.begin().await?;
+        for table in ["orrery_files", "orrery_warnings"] {
+            let delete = format!("DELETE FROM {table} WHERE fs = ? AND hash >= ? AND hash <= ?");
+            link.execute(&delete, &of).await?;
+        }
+        link.commit().await?;
+        link.give_back();
     }
-    link.commit().await?;
-    link.give_back();
     Ok(())
 }
 
@@ -290,14 +295,14 @@ impl Store {
     }
 
     /// They keep the bad checksum of a damaged file; we keep the good one, and the damage as an open warning. A file that was
-    /// read as something else since is no longer what the warning is about.
+    /// written or read as something else since is no longer what the warning is about.
     async fn take_warning(&self, warning: &Warned) -> Result<(), Error> {
         let fs = self.view.fs;
         let key: Key = warning.path.key();
         let mut link = self.begin().await?;
         let expected = Value::from(warning.expected.as_slice());
         let restore = "UPDATE orrery_files SET checksum = ?, read_run = ?, changed_run = ?
-                       WHERE fs = ? AND hash = ? AND checksum = ?";
+                       WHERE fs = ? AND hash = ? AND checksum = ? AND changed_run <= read_run";
         let (read, actual) = (warning.last_read, warning.actual.as_slice());
         let values = [
             expected.clone(),

@@ -372,6 +372,17 @@ fn a_restored_backup_is_compared_with_what_is_on_record() {
 }
 
 #[test]
+fn a_backup_that_was_compared_with_nothing_is_not_verified() {
+    let tree = Tree::with(0);
+    tree.run(&[]);
+    let root = tree.root();
+    let verified = tree.about(&["verify", root.to_str().unwrap()]);
+    assert_eq!(verified.status.code(), Some(2), "{verified:?}");
+    let words = String::from_utf8_lossy(&verified.stderr);
+    assert!(words.contains("nothing was compared"), "{words}");
+}
+
+#[test]
 fn a_file_that_was_changed_and_not_read_since_has_no_checksum_on_record() {
     let tree = Tree::with(3);
     tree.run(&[]);

@@ -79,6 +79,16 @@ pub(crate) async fn file(place: &Place, path: &str, checksum: &[u8], last_read: 
     Ok(())
 }
 
+/// Somebody wrote the file since it was read, as a run saw that was then given up.
+pub(crate) async fn outdate(place: &Place, path: &str) -> Result<()> {
+    let update = "UPDATE files SET to_be_read = 1, to_be_compared = 0 WHERE path = ?";
+    sqlx::query(update)
+        .bind(format!("/{path}").into_bytes())
+        .execute(&mut connect(place).await?)
+        .await?;
+    Ok(())
+}
+
 /// Damage that the second run found.
 pub(crate) async fn warning(
     place: &Place,
