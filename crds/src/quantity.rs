@@ -6,7 +6,17 @@ use std::{borrow::Cow, fmt, str::FromStr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-const PATTERN: &str = "^[0-9]{1,15}(\\.[0-9]{1,3})?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$";
+/// Three digits fewer with each larger unit: whatever the server accepts is a number of bytes that fits into 64 bits.
+const PATTERN: &str = concat!(
+    "^([0-9]{1,15}(\\.[0-9]{1,3})?(Ki|k)?",
+    "|[0-9]{1,12}(\\.[0-9]{1,3})?(Mi|M)",
+    "|[0-9]{1,9}(\\.[0-9]{1,3})?(Gi|G)",
+    "|[0-9]{1,6}(\\.[0-9]{1,3})?(Ti|T)",
+    "|[0-9]{1,3}(\\.[0-9]{1,3})?(Pi|P))$",
+);
+
+/// The same for a size that is written as a number: a pattern is only about text.
+const MAXIMUM: u64 = 999_999_999_999_999;
 
 /// A number of bytes as text, kept as it was written so that re-applying it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -79,7 +89,7 @@ impl JsonSchema for Size {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 24, "pattern": PATTERN, "minimum": 0})
+        json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 24, "pattern": PATTERN, "minimum": 0, "maximum": MAXIMUM})
     }
 }
 
@@ -165,7 +175,32 @@ mod tests {
         assert!(size.bytes().is_err());
     }
 
+    #[test]
+    fn the_largest_size_of_each_unit_that_the_schema_accepts_is_read() {
+        let nines = |digits: usize| format!("{}.999", "9".repeat(digits));
+        for (digits, units) in [
+            (15, ["", "k", "Ki"].as_slice()),
+            (12, &["M", "Mi"]),
+            (9, &["G", "Gi"]),
+            (6, &["T", "Ti"]),
+            (3, &["P", "Pi"]),
+        ] {
+            for unit in units {
+                let text = format!("{}{unit}", nines(digits));
+                assert!(text.parse::<Size>().is_ok(), "{text}");
+                assert!(text.len() <= 24, "{text}");
+            }
+        }
+    }
+
     proptest! {
+        #[test]
+        fn whatever_the_schema_accepts_is_read(text in &PATTERN[1..PATTERN.len() - 1], number in 0..=MAXIMUM) {
+            prop_assert!(text.parse::<Size>().is_ok());
+            let size: Size = serde_json::from_str(&number.to_string()).unwrap();
+            prop_assert_eq!(size.bytes(), Ok(number));
+        }
+
         #[test]
         fn any_text_is_read_or_refused(text in ".{0,40}") {
             let _ = text.parse::<Size>();

@@ -186,11 +186,29 @@ impl Context {
         let outcome = match checked {
             Ok(checked) => self.pass_over(&checked, &mut seen, now).await,
             Err(invalid) => {
-                let plan = plan::without_spec(&run.spec, &seen.observed);
-                plan.map(Box::new).ok_or_else(|| invalid.into())
+                self.pass_without_spec(run, invalid, &mut seen.observed, now)
+                    .await
             }
         };
         (seen, outcome)
+    }
+
+    /// A run that cannot be used can still end, and then what was made for it goes.
+    async fn pass_without_spec(
+        &self,
+        run: &ChecksumRun,
+        invalid: config::Invalid,
+        seen: &mut Observed,
+        now: Timestamp,
+    ) -> Result<Box<Plan>, Failure> {
+        let (key, uid) = (Key::of(run), run.uid().unwrap_or_default());
+        self.fleet.forget(&subject(&key));
+        if seen.is_over() {
+            observe::snapshot(self, &key, &uid, &run.spec, seen).await?;
+        }
+        let plan = plan::without_spec(&run.spec, seen, now).ok_or(invalid)?;
+        self.remove(&key, &plan.remove).await?;
+        Ok(Box::new(plan))
     }
 
     async fn pass_over(
@@ -201,7 +219,7 @@ impl Context {
     ) -> Result<Box<Plan>, Failure> {
         self.ask(run, seen).await?;
         observe::credentials(self, run, &mut seen.observed).await?;
-        observe::snapshot(self, run, &mut seen.observed).await?;
+        observe::snapshot(self, &run.key, &run.uid, &run.spec, &mut seen.observed).await?;
         let plan = Box::new(plan::plan(run, &seen.observed, now));
         if plan.begins(&seen.observed) && !self.turns.take(run) {
             return Err(Failure::Overtaken);

@@ -84,6 +84,14 @@ impl Failure {
             Self::Act { error, .. } => error.class(),
         }
     }
+
+    /// What was to be done, if that was known.
+    fn plan(&self) -> Option<&Plan> {
+        match self {
+            Self::Undecodable(_) | Self::Invalid(_) => None,
+            Self::Act { plan, .. } => Some(plan),
+        }
+    }
 }
 
 /// One pass over one schedule, and its report, whatever happened.
@@ -131,19 +139,21 @@ impl Context {
         self.schedules.is_synced_in(namespace) && self.runs.is_synced_in(namespace)
     }
 
+    /// What was done is told at once: the next step may fail, and the next pass does not do it again.
     async fn act(&self, schedule: &ChecksumSchedule, plan: &Plan) -> Result<(), act::Error> {
+        let regarding = reference(schedule);
         for doomed in &plan.replace {
             self.delete_run(schedule, doomed).await?;
+            let event = status::event_of_replacement(doomed);
+            self.reporter.events(&regarding, &[event]).await;
         }
         for start in &plan.start {
             let run = build::run(schedule, start);
             let made = self.writer.create(MANAGER, &run).await?;
             self.started.note(CachedRun::slim(Received(Ok(made))));
             info!(schedule = %Key::of(schedule), run = start.name, "run started");
-        }
-        if !plan.start.is_empty() {
-            let events = status::events_of_plan(plan);
-            self.reporter.events(&reference(schedule), &events).await;
+            let events = status::events_of_start(plan, start);
+            self.reporter.events(&regarding, &events).await;
         }
         Ok(())
     }
@@ -210,13 +220,7 @@ impl Context {
             Ok(StatusWrite::TooSoon(wait)) => Some(Next::After(wait)),
             Ok(StatusWrite::Written(stored)) => {
                 self.schedules.refresh(CachedSchedule::slim(*stored));
-                let mut events = status::events_of_results(seen);
-                let given_up = outcome.as_ref().ok().filter(|plan| plan.start.is_empty());
-                events.extend(given_up.into_iter().flat_map(status::events_of_plan));
-                let failed = outcome.as_ref().err();
-                let failed = failed
-                    .and_then(|failure| status::event_of_failure(&seen.status, &status, failure));
-                events.extend(failed);
+                let events = status::events(seen, &status, outcome.as_ref(), now);
                 self.reporter.events(&reference(schedule), &events).await;
                 // What waits for the status to have told of something can go on now.
                 Some(Next::After(Duration::ZERO))

@@ -19,7 +19,7 @@ pub const DAMAGE_FOUND: Reason = Reason {
 /// Ended: some files could not be read.
 pub const UNREADABLE: Reason = Reason {
     name: "Unreadable",
-    meaning: "The run ended; some files could not be read, or were not there as they were listed: any of a snapshot, or more of a live volume than were verified.",
+    meaning: "The run ended; some files could not be read, or were not there as they were listed: any of a snapshot, or so many of a live volume that more must be wrong than files in use.",
     remedy: "Look at the storage and at the permissions of the user that reads, and whether the volume is still what it was.",
 };
 
@@ -47,7 +47,7 @@ pub const FAILED: Reason = Reason {
 /// Ended: some files were changed while the run went on.
 pub const CHANGED_MEANWHILE: Reason = Reason {
     name: "ChangedMeanwhile",
-    meaning: "The run ended; files that somebody changed while it went on were not verified, all others are what was written.",
+    meaning: "The run ended; files that somebody changed or removed while it went on were not verified, all others that were read are what was written.",
     remedy: "Nothing; the next run reads them. Read a snapshot to verify files that change all the time.",
 };
 
@@ -117,8 +117,8 @@ pub const SUSPENDED: Reason = Reason {
 /// Waiting: another run uses the store.
 pub const STORE_IN_USE: Reason = Reason {
     name: "StoreInUse",
-    meaning: "Another run, which the message names, uses the store.",
-    remedy: "Wait until it has ended, or cancel it.",
+    meaning: "Another run uses the store, or is older and goes first; the message names it. If that one has not begun, the message says so, and why.",
+    remedy: "Wait until it has ended, or cancel it. One that has not begun uses nothing yet: resume it, make what it waits for, or cancel it.",
 };
 
 /// Waiting: an earlier run was neither finished nor aborted.

@@ -30,6 +30,13 @@ pub struct Source {
     pub snapshot: Option<Snapshot>,
 }
 
+impl Source {
+    /// How the snapshot is made, if one is.
+    pub fn csi(&self) -> Option<&CsiSnapshot> {
+        self.snapshot.as_ref()?.csi.as_ref()
+    }
+}
+
 /// A claim of the same namespace.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -47,8 +47,14 @@ impl Context {
         }
         self.apply(&self.jobs, plan.job.as_ref()).await?;
         self.apply(&self.workers, plan.workers.as_ref()).await?;
-        for doomed in &plan.remove {
-            self.remove(&run.key, doomed).await?;
+        self.remove(&run.key, &plan.remove).await?;
+        Ok(())
+    }
+
+    /// What has to go of a run, in that order.
+    pub(super) async fn remove(&self, run: &Key, all: &[Doomed]) -> Result<(), act::Error> {
+        for doomed in all {
+            self.remove_one(run, doomed).await?;
         }
         Ok(())
     }
@@ -74,7 +80,7 @@ impl Context {
         Ok(())
     }
 
-    async fn remove(&self, run: &Key, doomed: &Doomed) -> Result<(), act::Error> {
+    async fn remove_one(&self, run: &Key, doomed: &Doomed) -> Result<(), act::Error> {
         let key = |name| Key {
             namespace: run.namespace.clone(),
             name,

@@ -47,26 +47,13 @@ pub struct Validated {
 pub enum Place {
     /// A claim of the same namespace.
     Claim(String),
-    /// The files of that name in a database.
+    /// The files of that name in a database. On which server nobody knows: one may have several names.
     Database {
-        /// Its server, port and name.
-        database: (String, u16, String),
+        /// Its name.
+        database: String,
         /// The files.
         file_system: String,
     },
-}
-
-impl Place {
-    /// The store in a few letters, without the name of the files in it.
-    pub fn store(&self) -> String {
-        match self {
-            Self::Claim(claim) => claim.clone(),
-            Self::Database {
-                database: (host, port, name),
-                ..
-            } => format!("{host}:{port}/{name}"),
-        }
-    }
 }
 
 /// A field of the spec that cannot be used.
@@ -86,16 +73,12 @@ fn invalid(field: &'static str, why: impl Error) -> Invalid {
 pub fn validate(run: &ChecksumRun) -> Result<Validated, Invalid> {
     let key = Key::of(run);
     let config = config(run, &key)?;
-    let ttl = run.spec.ttl_after_finished.as_ref();
-    let keep = ttl
-        .map(|ttl| ttl.parse().map_err(|e| invalid("ttlAfterFinished", e)))
-        .transpose()?;
     Ok(Validated {
         uid: run.uid().unwrap_or_default(),
         generation: run.metadata.generation.unwrap_or_default(),
         place: place(run),
         spec: run.spec.clone(),
-        keep: keep.map(|keep| SignedDuration::try_from(keep).unwrap_or(SignedDuration::MAX)),
+        keep: keep(&run.spec)?,
         key,
         config,
     })
@@ -124,7 +107,7 @@ impl Validated {
 
     /// How the snapshot is made, if one is.
     pub fn csi(&self) -> Option<&CsiSnapshot> {
-        self.spec.source.snapshot.as_ref()?.csi.as_ref()
+        self.spec.source.csi()
     }
 
     /// The claim of the store, as it is made if it is not there.
@@ -155,20 +138,49 @@ fn redis(spec: &ChecksumRunSpec) -> Option<&RedisQueue> {
     spec.queue.as_ref()?.redis.as_ref()
 }
 
+/// How long a run is kept after its end.
+pub fn keep(spec: &ChecksumRunSpec) -> Result<Option<SignedDuration>, Invalid> {
+    let Some(ttl) = &spec.ttl_after_finished else {
+        return Ok(None);
+    };
+    let keep = ttl.parse().map_err(|e| invalid("ttlAfterFinished", e))?;
+    Ok(Some(
+        SignedDuration::try_from(keep).unwrap_or(SignedDuration::MAX),
+    ))
+}
+
 /// Where a run keeps its checksums.
 pub fn place(run: &ChecksumRun) -> Place {
-    if let Some(mysql) = mysql(&run.spec) {
-        return Place::Database {
-            database: (mysql.host.clone(), port(mysql.port), mysql.database.clone()),
+    match mysql(&run.spec) {
+        Some(mysql) => Place::Database {
+            database: mysql.database.clone(),
             file_system: file_system(run),
-        };
+        },
+        None => Place::Claim(claim(run)),
     }
+}
+
+/// The store of a run in a few letters, as its spec names it and without the name of the files in it.
+pub fn store_name(run: &ChecksumRun) -> String {
+    match mysql(&run.spec) {
+        Some(mysql) => address(mysql),
+        None => claim(run),
+    }
+}
+
+/// A database in a few letters.
+pub fn address(mysql: &MysqlStore) -> String {
+    format!("{}:{}/{}", mysql.host, mysql.port, mysql.database)
+}
+
+/// The claim of an embedded store.
+fn claim(run: &ChecksumRun) -> String {
     let named = run.spec.store.as_ref().and_then(|s| s.embedded.as_ref());
     let named = named.and_then(|embedded| embedded.claim_name.clone());
-    Place::Claim(named.unwrap_or_else(|| {
+    named.unwrap_or_else(|| {
         let schedule = run.labels().get(SCHEDULE_LABEL).cloned();
         name::checksum_store(&schedule.unwrap_or_else(|| run.name_any()))
-    }))
+    })
 }
 
 /// The name under which the store keeps the files of a run.
@@ -279,7 +291,7 @@ fn root(source: &Source) -> String {
 
 /// A name that no other snapshot has: a later run may have the name of this one.
 fn snapshot(run: &ChecksumRun) -> Option<String> {
-    run.spec.source.snapshot.as_ref()?.csi.as_ref()?;
+    run.spec.source.csi()?;
     let (name, uid) = (name::checksum_snapshot(&run.name_any()), run.uid()?);
     Some(format!("{name}/{uid}"))
 }
@@ -329,6 +341,8 @@ mod tests {
         let (one, other) = (told("one", &fields), told("other", &fields));
         assert_eq!((&*one.0, &*other.0), ("one/home", "other/home"));
         assert_ne!(one.1, other.1);
+        fields["store"]["mysql"]["host"] = "db.one.svc".into();
+        assert_eq!(told("one", &fields).1, one.1, "the server by another name");
         fields["fileSystem"] = "archive".into();
         assert_eq!(told("one", &fields), told("other", &fields));
         assert_eq!(

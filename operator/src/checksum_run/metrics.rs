@@ -19,7 +19,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::config::{file_system, place};
+use super::config::{file_system, store_name};
 use crate::watch::{Store, custom::Custom};
 
 /// Tells of the files in each store the newest run that ended and those that have not: what came before them is history.
@@ -98,7 +98,7 @@ fn by_files<'a>(runs: impl Iterator<Item = &'a ChecksumRun>) -> ByFiles<'a> {
     for run in runs {
         let files = Files {
             namespace: run.namespace().unwrap_or_default(),
-            store: place(run).store(),
+            store: store_name(run),
             file_system: file_system(run),
         };
         all.entry(files).or_default().push(run);

@@ -4,7 +4,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    checksum_run::ChecksumRun,
+    checksum_run::{ChecksumRun, ChecksumRunSpec, reason::SUSPENDED},
+    condition::{READY, find},
     name::{self, CHECKSUM_COORDINATOR, CHECKSUM_WORKER},
 };
 use jiff::Timestamp;
@@ -15,7 +16,7 @@ use super::{
     Context,
     config::{Place, Validated, place, validate},
     credentials::{self, Credentials},
-    plan::{Made, Observed, Pod, Restored, Rival, Role, StoreClaim},
+    plan::{Life, Made, Observed, Pod, Restored, Rival, Role, StoreClaim},
     snapshot::{self, Found},
 };
 use crate::{
@@ -94,17 +95,19 @@ fn restored(context: &Context, key: &Key, uid: &str) -> Option<Restored> {
 /// The snapshot of the run, if somebody should look at it.
 pub async fn snapshot(
     context: &Context,
-    run: &Validated,
+    run: &Key,
+    uid: &str,
+    spec: &ChecksumRunSpec,
     seen: &mut Observed,
 ) -> Result<(), snapshot::Error> {
-    if !seen.wants_snapshot(run) {
+    if !seen.wants_snapshot(spec) {
         return Ok(());
     }
     let key = Key {
-        namespace: run.key.namespace.clone(),
-        name: name::checksum_snapshot(&run.key.name),
+        namespace: run.namespace.clone(),
+        name: name::checksum_snapshot(&run.name),
     };
-    seen.snapshot = snapshot::read(&context.client, &key, &run.uid).await?;
+    seen.snapshot = snapshot::read(&context.client, &key, uid).await?;
     Ok(())
 }
 
@@ -164,8 +167,18 @@ fn rivals(context: &Context, run: &ChecksumRun) -> Vec<Rival> {
             name: other.name_any(),
             begun,
             created: created(other),
+            reason: reason(other),
         })
         .collect()
+}
+
+/// Why a run does not go on. That it is suspended is true before its status tells.
+fn reason(run: &ChecksumRun) -> Option<String> {
+    if run.spec.suspend {
+        return Some(SUSPENDED.name.into());
+    }
+    let ready = find(&run.status.as_ref()?.conditions, READY)?;
+    Some(ready.reason.clone())
 }
 
 /// The credentials that the run refers to, and those that are mounted.
@@ -233,8 +246,7 @@ fn observed(pod: &SlimPod, role: Role, agent: Option<&Agent>) -> Pod {
     Pod {
         name: pod.key.name.clone(),
         role,
-        started: pod.container != Container::NotStarted,
-        ready: pod.ready,
+        life: life(pod),
         exit: match &pod.container {
             Container::Ended(exit) => Some(exit.clone()),
             Container::NotStarted | Container::Running => None,
@@ -244,6 +256,15 @@ fn observed(pod: &SlimPod, role: Role, agent: Option<&Agent>) -> Pod {
         works,
         heeds: agent.is_some_and(|agent| agent.config == Config::Acknowledged),
         silent_since,
+    }
+}
+
+fn life(pod: &SlimPod) -> Life {
+    match pod.container {
+        _ if pod.ended => Life::Over,
+        Container::NotStarted => Life::NotStarted,
+        Container::Running | Container::Ended(_) if pod.ready => Life::Ready,
+        Container::Running | Container::Ended(_) => Life::Started,
     }
 }
 

@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Duration};
 
 use crds::{
     checksum_run::{
-        ChecksumRunStatus,
+        ChecksumRunSpec, ChecksumRunStatus,
         reason::{CHANGED_MEANWHILE, STOPPED, VERIFIED},
         status::RunState,
     },
@@ -43,10 +43,10 @@ use crate::{
     },
 };
 pub use finish::without_spec;
-use finish::{cancelled, keeps, over};
+use finish::{cancelled, finished, keeps};
 use prepare::prepare;
 pub use stage::{Stage, Told};
-use stage::{before_reading, before_start, end};
+use stage::{before_reading, before_start, earlier_pod};
 use work::work;
 
 /// How often a run that waits for another, or for what it refers to, looks whether it may go on.
@@ -119,6 +119,8 @@ pub struct Rival {
     pub begun: bool,
     /// When it was made.
     pub created: Timestamp,
+    /// The reason why it has not begun, if it told one.
+    pub reason: Option<String>,
 }
 
 /// A child that is there and is ours.
@@ -139,6 +141,19 @@ pub enum Role {
     Worker,
 }
 
+/// Whether the agent of a pod runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It has not run yet.
+    NotStarted,
+    /// It has been running.
+    Started,
+    /// It runs, and is ready.
+    Ready,
+    /// Nothing runs in the pod any more, or ever will.
+    Over,
+}
+
 /// A pod of the run, and what is known of its agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pod {
@@ -146,10 +161,8 @@ pub struct Pod {
     pub name: String,
     /// What its agent is there for.
     pub role: Role,
-    /// Whether its agent has been running.
-    pub started: bool,
-    /// Whether it is ready.
-    pub ready: bool,
+    /// Whether its agent runs.
+    pub life: Life,
     /// How its agent ended.
     pub exit: Option<Exit>,
     /// What keeps it from starting.
@@ -165,8 +178,12 @@ pub struct Pod {
 }
 
 impl Pod {
+    fn is_alive(&self) -> bool {
+        self.exit.is_none() && self.life != Life::Over
+    }
+
     fn is_ready(&self) -> bool {
-        self.ready && self.exit.is_none()
+        self.exit.is_none() && self.life == Life::Ready
     }
 
     /// The last that its agent said: what it left behind, else what it answered.
@@ -185,10 +202,10 @@ fn parse(message: &str) -> Option<CoordinatorReport> {
 
 impl Observed {
     /// Whether somebody should look at the snapshot: before there is a Job to read it, and after the end until it is gone.
-    pub fn wants_snapshot(&self, run: &Validated) -> bool {
-        run.csi().is_some()
+    pub fn wants_snapshot(&self, spec: &ChecksumRunSpec) -> bool {
+        spec.source.csi().is_some()
             && if self.is_over() {
-                self.status.snapshot.is_some() && self.restored.is_none() && !keeps(run, self)
+                self.status.snapshot.is_some() && self.restored.is_none() && !keeps(spec, self)
             } else {
                 self.job.is_none()
             }
@@ -313,11 +330,8 @@ impl Plan {
 
 /// Decides.
 pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
-    if seen.is_over() {
-        return over(run, seen, now);
-    }
-    if let Some(end) = end(seen) {
-        return Plan::only(Stage::Ended(end));
+    if let Some(plan) = finished(&run.spec, run.keep, seen, now) {
+        return plan;
     }
     if run.is_cancelled() {
         return cancelled(run, seen, now);
@@ -326,7 +340,9 @@ pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
         return plan;
     }
     if seen.job.is_none()
-        && let Some(stage) = before_start(run, seen).or_else(|| before_reading(run, seen))
+        && let Some(stage) = before_start(run, seen)
+            .or_else(|| before_reading(run, seen))
+            .or_else(|| earlier_pod(seen))
     {
         let again = matches!(stage, Stage::Waiting(_) | Stage::Working(_));
         let mut plan = Plan::only(stage);

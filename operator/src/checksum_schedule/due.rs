@@ -94,10 +94,10 @@ pub(super) fn told_slot(seen: &Observed, now: Timestamp) -> Option<Timestamp> {
     told.filter(|slot| is_sane(*slot, now))
 }
 
-/// A slot far in the future was handled by a clock that was wrong then: believing it would stop the
-/// schedule until that time.
-fn is_sane(slot: Timestamp, now: Timestamp) -> bool {
-    slot.duration_since(now) <= SANE
+/// A slot or an end far in the future was told by a clock that was wrong then: believing it would stop the
+/// schedule, or hide all results, until that time.
+pub(super) fn is_sane(at: Timestamp, now: Timestamp) -> bool {
+    at.duration_since(now) <= SANE
 }
 
 const SANE: SignedDuration = SignedDuration::from_hours(1);

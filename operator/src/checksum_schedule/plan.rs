@@ -12,7 +12,7 @@ use crds::{
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Serialize;
 
-use super::due::{Due, told_slot};
+use super::due::{Due, is_sane, told_slot};
 
 /// How far missed slots are counted.
 pub const MISSED_LIMIT: usize = 100;
@@ -65,7 +65,34 @@ pub struct Ended {
     pub at: Timestamp,
 }
 
+impl Observed {
+    /// Runs that are active and are not to be replaced, the oldest first.
+    pub(super) fn active(&self, replaced: &[Doomed]) -> Vec<&Run> {
+        let stays = |run: &&Run| replaced.iter().all(|doomed| doomed.uid != run.uid);
+        let active = self.runs.iter().filter(|run| run.is_active());
+        let mut active: Vec<&Run> = active.filter(stays).collect();
+        active.sort_by_key(|run| run.created);
+        active
+    }
+
+    /// Runs that have ended and how, as far as their times can be believed.
+    pub(super) fn ended(&self, now: Timestamp) -> impl Iterator<Item = (&Run, Ended)> {
+        let ended = move |run| Some((run, Run::end(run, now)?));
+        self.runs.iter().filter_map(ended)
+    }
+}
+
 impl Run {
+    /// How it ended, and when: by a clock that was wrong then, when it was made, which is the server's word.
+    fn end(&self, now: Timestamp) -> Option<Ended> {
+        let Ended { result, at } = self.ended.as_ref()?;
+        let mut times = [*at, self.created].into_iter();
+        Some(Ended {
+            result: result.clone(),
+            at: times.find(|at| is_sane(*at, now))?,
+        })
+    }
+
     fn is_active(&self) -> bool {
         self.ended.is_none() && !self.deleting
     }
@@ -194,12 +221,12 @@ pub struct Missed {
 pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let due = spec.due(seen, now);
     let token = pending_token(seen);
-    let active: Vec<&Run> = seen.runs.iter().filter(|run| run.is_active()).collect();
+    let active = seen.active(&[]);
     let waiting = spec.waiting(&due, token, &active);
     let mut plan = Plan {
         replace: Vec::new(),
         start: Vec::new(),
-        prune: spec.prunable(seen),
+        prune: spec.prunable(seen, now),
         waiting,
         missed: due.missed.filter(|_| waiting.is_none()),
         active: Vec::new(),
@@ -211,7 +238,9 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     if waiting.is_none() {
         spec.start(&mut plan, seen, &due, token, &active);
     }
-    plan.active = names_of_active(&plan, &active);
+    let kept = seen.active(&plan.replace).into_iter().map(|run| &run.name);
+    let started = plan.start.iter().map(|start| &start.name);
+    plan.active = kept.chain(started).cloned().collect();
     spec.schedule_next(&mut plan, &due, now);
     plan
 }
@@ -265,8 +294,10 @@ impl Validated {
     }
 
     /// Ended runs beyond the limits, the oldest first; only once the status has told of them.
-    fn prunable(&self, seen: &Observed) -> Vec<Doomed> {
-        let mut ended: Vec<&Run> = seen.runs.iter().filter(|run| is_told(run, seen)).collect();
+    fn prunable(&self, seen: &Observed, now: Timestamp) -> Vec<Doomed> {
+        let told = seen.ended(now);
+        let told = told.filter(|(run, ended)| is_told(run, ended, seen, now));
+        let mut ended: Vec<&Run> = told.map(|(run, _)| run).collect();
         ended.sort_by_key(|run| run.created);
         let (verified, others): (Vec<&Run>, Vec<&Run>) =
             ended.into_iter().partition(|run| run.is_verified());
@@ -332,32 +363,17 @@ fn digest(token: &str) -> String {
 }
 
 /// Whether the status has told how this run ended, so that deleting it loses nothing.
-fn is_told(run: &Run, seen: &Observed) -> bool {
+fn is_told(run: &Run, ended: &Ended, seen: &Observed, now: Timestamp) -> bool {
     let status = &seen.status;
-    let Some(ended) = run.ended.as_ref().filter(|_| !run.deleting) else {
-        return false;
-    };
     let listed = status.active.iter().any(|active| active.name == run.name);
     let slot_told = run
         .slot
         .is_none_or(|slot| status.last_schedule_time.is_some_and(|last| slot <= last));
     let token_told =
         run.token.is_none() || run.token != seen.token || run.token == status.last_handled_run_now;
-    let result_told = status.last_result_time.is_some_and(|told| ended.at <= told);
-    !listed && slot_told && token_told && result_told
-}
-
-fn names_of_active(plan: &Plan, active: &[&Run]) -> Vec<String> {
-    let mut kept: Vec<&&Run> = active
-        .iter()
-        .filter(|run| plan.replace.iter().all(|doomed| doomed.uid != run.uid))
-        .collect();
-    kept.sort_by_key(|run| run.created);
-    let started = plan.start.iter().map(|start| start.name.clone());
-    kept.into_iter()
-        .map(|run| run.name.clone())
-        .chain(started)
-        .collect()
+    let told = status.last_result_time.filter(|told| is_sane(*told, now));
+    let result_told = told.is_some_and(|told| ended.at <= told);
+    !run.deleting && !listed && slot_told && token_told && result_told
 }
 
 #[cfg(test)]

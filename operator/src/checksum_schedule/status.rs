@@ -1,6 +1,8 @@
 //! What a ChecksumSchedule tells its users. In: what was observed, planned and done.
 //! Out: its status and events. Pure.
 
+use std::iter;
+
 use crds::{
     checksum_run::{ChecksumRun, reason::VERIFIED},
     checksum_schedule::{
@@ -20,7 +22,8 @@ use runtime::telemetry::chain;
 
 use super::{
     Failure,
-    plan::{Ended, MISSED_LIMIT, Missed, Observed, Plan, Run, Waiting},
+    due::is_sane,
+    plan::{Doomed, Ended, MISSED_LIMIT, Missed, Observed, Plan, Run, Start, Waiting},
 };
 use crate::{act, class::Class, failure, report::EventDraft};
 
@@ -36,14 +39,14 @@ pub fn status(
 ) -> ChecksumScheduleStatus {
     let mut status = seen.status.clone();
     status.observed_generation = seen.generation;
-    tell_results(&mut status, seen);
+    tell_results(&mut status, seen, now);
     let mut drafts = match outcome {
         Ok(plan) => {
             tell_plan(&mut status, plan);
             vec![ready(plan, suspended)]
         }
         Err(failure) => {
-            tell_failure(&mut status, failure);
+            tell_failure(&mut status, seen, failure);
             failed(failure)
         }
     };
@@ -54,18 +57,29 @@ pub fn status(
 }
 
 fn tell_plan(status: &mut ChecksumScheduleStatus, plan: &Plan) {
-    let names = plan.active.iter().take(LIST_LIMIT);
-    status.active = names.map(|name| ActiveRun { name: name.clone() }).collect();
-    status.active_count = i32::try_from(plan.active.len()).unwrap_or(i32::MAX);
+    tell_active(status, plan.active.iter());
     status.last_schedule_time = plan.last_slot;
     status.next_schedule_time = plan.next_slot;
     status.last_handled_run_now.clone_from(&plan.handled_token);
 }
 
+fn tell_active<'a>(
+    status: &mut ChecksumScheduleStatus,
+    names: impl ExactSizeIterator<Item = &'a String>,
+) {
+    status.active_count = i32::try_from(names.len()).unwrap_or(i32::MAX);
+    let names = names.take(LIST_LIMIT).cloned();
+    status.active = names.map(|name| ActiveRun { name }).collect();
+}
+
 /// A pass that failed half-way gives up what it gave up and owes what it owes; a spec that cannot be
-/// read promises nothing.
-fn tell_failure(status: &mut ChecksumScheduleStatus, failure: &Failure) {
-    let Failure::Act { plan, .. } = failure else {
+/// read promises nothing. Runs that have ended are not active, whatever failed.
+fn tell_failure(status: &mut ChecksumScheduleStatus, seen: &Observed, failure: &Failure) {
+    let plan = failure.plan();
+    let replaced = plan.map_or(&[][..], |plan| &plan.replace);
+    let active = seen.active(replaced).into_iter().map(|run| &run.name);
+    tell_active(status, active);
+    let Some(plan) = plan else {
         status.next_schedule_time = None;
         return;
     };
@@ -77,30 +91,24 @@ fn tell_failure(status: &mut ChecksumScheduleStatus, failure: &Failure) {
 }
 
 /// Results outlive the runs they come from: only newer ones replace them.
-fn tell_results(status: &mut ChecksumScheduleStatus, seen: &Observed) {
-    for (run, ended) in seen
-        .runs
-        .iter()
-        .filter_map(|run| Some((run, run.ended.as_ref()?)))
-    {
-        if is_newer_or_worse(status, ended) {
-            status.last_result_time = Some(ended.at);
-            status.last_result = Some(ended.result.clone());
-        }
-        let newest_success = status
-            .last_successful_time
-            .is_none_or(|last| last < ended.at);
-        if ended.result == VERIFIED.name && newest_success && !run.deleting {
+fn tell_results(status: &mut ChecksumScheduleStatus, seen: &Observed, now: Timestamp) {
+    for (run, ended) in seen.ended(now) {
+        let verified = ended.result == VERIFIED.name;
+        let success = status.last_successful_time.filter(|at| is_sane(*at, now));
+        if verified && success.is_none_or(|last| last < ended.at) && !run.deleting {
             status.last_successful_time = Some(ended.at);
+        }
+        let last = status.last_result_time.filter(|at| is_sane(*at, now));
+        if last.is_none_or(|last| is_newer_or_worse(&ended, last)) {
+            status.last_result_time = Some(ended.at);
+            status.last_result = Some(ended.result);
         }
     }
 }
 
 /// Times are whole seconds: of two runs that ended together, the one to worry about is told.
-fn is_newer_or_worse(status: &ChecksumScheduleStatus, ended: &Ended) -> bool {
-    status
-        .last_result_time
-        .is_none_or(|last| last < ended.at || (last == ended.at && ended.result != VERIFIED.name))
+fn is_newer_or_worse(ended: &Ended, last: Timestamp) -> bool {
+    last < ended.at || (last == ended.at && ended.result != VERIFIED.name)
 }
 
 fn ready(plan: &Plan, suspended: bool) -> Draft {
@@ -173,8 +181,26 @@ fn last_run(status: &ChecksumScheduleStatus) -> Draft {
     }
 }
 
+/// Events of what a new status is the first to tell.
+pub fn events(
+    seen: &Observed,
+    new: &ChecksumScheduleStatus,
+    outcome: Result<&Plan, &Failure>,
+    now: Timestamp,
+) -> Vec<EventDraft> {
+    let plan = outcome.map_or_else(Failure::plan, Some);
+    // Where a run is made for a slot, these go with it.
+    let given_up = plan.filter(|plan| plan.start.iter().all(|start| start.slot.is_none()));
+    let missed = given_up.and_then(|plan| plan.missed.as_ref()).map(missed);
+    let failed = outcome
+        .err()
+        .and_then(|failure| event_of_failure(&seen.status, new, failure));
+    let ended = events_of_results(seen, now);
+    ended.into_iter().chain(missed).chain(failed).collect()
+}
+
 /// The event of a pass that failed.
-pub fn event_of_failure(
+fn event_of_failure(
     old: &ChecksumScheduleStatus,
     new: &ChecksumScheduleStatus,
     failure: &Failure,
@@ -183,18 +209,18 @@ pub fn event_of_failure(
     failure::event(class, reason, &old.conditions, &new.conditions)
 }
 
-/// Events of what was done.
-pub fn events_of_plan(plan: &Plan) -> Vec<EventDraft> {
-    let replaced = plan.replace.iter().map(|run| {
-        let note = format!("deleted the active run {}", run.name);
-        about_run(false, &RUN_REPLACED, &run.name, note)
-    });
-    let started = plan.start.iter().map(|start| {
-        let note = format!("started {}", start.name);
-        about_run(false, &RUN_STARTED, &start.name, note)
-    });
-    let missed = plan.missed.iter().map(missed);
-    replaced.chain(started).chain(missed).collect()
+/// The event of a run that was deleted for another one.
+pub fn event_of_replacement(run: &Doomed) -> EventDraft {
+    let note = format!("deleted the active run {}", run.name);
+    about_run(false, &RUN_REPLACED, &run.name, note)
+}
+
+/// Events of a run that was made; for a slot, also of those that it is made instead of: they are dealt with by it.
+pub fn events_of_start(plan: &Plan, start: &Start) -> Vec<EventDraft> {
+    let note = format!("started {}", start.name);
+    let started = about_run(false, &RUN_STARTED, &start.name, note);
+    let missed = start.slot.and(plan.missed.as_ref()).map(missed);
+    iter::once(started).chain(missed).collect()
 }
 
 fn missed(missed: &Missed) -> EventDraft {
@@ -212,15 +238,13 @@ fn missed(missed: &Missed) -> EventDraft {
     }
 }
 
-/// Events of runs that ended since the status told of results last.
-pub fn events_of_results(seen: &Observed) -> Vec<EventDraft> {
+/// Events of runs that ended since the status told of results last. When that was by a clock that was wrong nobody knows:
+/// then it is those that it still calls active.
+fn events_of_results(seen: &Observed, now: Timestamp) -> Vec<EventDraft> {
     let told = seen.status.last_result_time;
-    let ended = seen
-        .runs
-        .iter()
-        .filter_map(|run| Some((run, run.ended.as_ref()?)));
-    ended
-        .filter(|(run, ended)| told.is_none_or(|told| told < ended.at) || was_active(run, seen))
+    let is_new = |ended: &Ended| told.is_none_or(|told| is_sane(told, now) && told < ended.at);
+    seen.ended(now)
+        .filter(|(run, ended)| is_new(ended) || was_active(run, seen))
         .map(|(run, ended)| {
             let warning = ended.result != VERIFIED.name;
             let note = format!("{} ended with {}", run.name, ended.result);
@@ -326,21 +350,25 @@ mod tests {
         assert_eq!(planned(&after, "2026-11-16T03:05:00Z").start.len(), 1);
     }
 
-    #[test]
-    fn a_refusal_is_told_in_the_servers_words() {
-        let status_of = kube::core::Status {
+    fn refused(plan: Plan) -> Failure {
+        let status = kube::core::Status {
             code: 403,
             message: "exceeded quota: runs".into(),
             ..kube::core::Status::default()
         };
         let error = act::Error::Request {
             what: "create ChecksumRun ns/x".into(),
-            source: ApiError::from(kube::Error::Api(Box::new(status_of))),
+            source: ApiError::from(kube::Error::Api(Box::new(status))),
         };
-        let failure = Failure::Act {
+        Failure::Act {
             error,
-            plan: Box::new(planned(&seen(), "2026-11-16T03:00:05Z")),
-        };
+            plan: Box::new(plan),
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_told_in_the_servers_words() {
+        let failure = refused(planned(&seen(), "2026-11-16T03:00:05Z"));
         let [ready, reconciling] = &failed(&failure)[..] else {
             panic!("two conditions");
         };
@@ -385,9 +413,110 @@ mod tests {
             ended("a", "DamageFound", "2026-11-16T04:00:00Z"),
             ended("b", "Verified", "2026-11-16T04:00:02Z"),
         ];
-        let events = events_of_results(&seen);
+        let events = events_of_results(&seen, at("2026-11-16T05:00:00Z"));
         assert_eq!(events.len(), 1);
         assert!(events[0].warning && events[0].note == "a ended with DamageFound");
+    }
+
+    /// What a pass tells, with its events, and what the next one sees.
+    fn told(seen: &mut Observed, outcome: Result<&Plan, &Failure>, now: &str) -> Vec<String> {
+        let new = status(seen, false, outcome, at(now));
+        let notes = events(seen, &new, outcome, at(now));
+        seen.status = new;
+        notes.into_iter().map(|event| event.note).collect()
+    }
+
+    #[test]
+    fn a_run_that_has_ended_is_told_once_and_is_not_active_while_passes_fail() {
+        let now = "2026-11-16T05:00:00Z";
+        let mut seen = seen();
+        seen.status.active = vec![ActiveRun { name: "a".into() }];
+        seen.status.active_count = 1;
+        let mut going_on = ended("b", "", now);
+        going_on.ended = None;
+        seen.runs = vec![ended("a", "Verified", "2026-11-16T04:00:00Z"), going_on];
+        let unusable = plan::validate(&{
+            let mut spec = schedule().spec;
+            spec.time_zone.0 = "Atlantis".into();
+            spec
+        });
+        let failures = [
+            Failure::Invalid(unusable.unwrap_err()),
+            refused(planned(&seen, now)),
+        ];
+        for failure in &failures {
+            let mut seen = seen.clone();
+            assert_eq!(
+                told(&mut seen, Err(failure), now)[0],
+                "a ended with Verified"
+            );
+            assert_eq!(
+                (&*seen.status.active[0].name, seen.status.active_count),
+                ("b", 1)
+            );
+            assert_eq!(told(&mut seen, Err(failure), now), [] as [&str; 0]);
+        }
+    }
+
+    #[test]
+    fn slots_that_were_missed_are_told_once_whatever_fails() {
+        let now = "2026-11-16T05:00:00Z";
+        let missed_two = Missed {
+            count: 2,
+            last: at("2026-11-15T03:00:00Z"),
+        };
+        let mut plan = planned(&seen(), "2026-11-16T03:00:05Z");
+        plan.missed = Some(missed_two);
+        let with_run = events_of_start(&plan, &plan.start[0]);
+        assert_eq!(
+            with_run.len(),
+            2,
+            "the run, and what it was made instead of"
+        );
+        let told = |plan: &Plan| events(&seen(), &seen().status, Ok(plan), at(now)).len();
+        assert_eq!(told(&plan), 0, "they were told with the run");
+        let mut nothing = plan.clone();
+        nothing.start.clear();
+        assert_eq!(told(&nothing), 1);
+        let by_hand = Start {
+            slot: None,
+            ..plan.start[0].clone()
+        };
+        assert_eq!(events_of_start(&plan, &by_hand).len(), 1);
+        plan.start = vec![by_hand];
+        assert_eq!(told(&plan), 1);
+    }
+
+    #[test]
+    fn an_end_far_in_the_future_hides_no_later_one() {
+        let now = "2026-11-16T05:00:00Z";
+        let mut seen = seen();
+        seen.status.last_result_time = Some(at("2036-01-01T00:00:00Z"));
+        seen.status.last_successful_time = seen.status.last_result_time;
+        seen.status.last_result = Some("Verified".into());
+        seen.runs = vec![ended("a", "DamageFound", "2026-11-16T04:00:00Z")];
+        seen.status.active = vec![ActiveRun { name: "a".into() }];
+        let plan = planned(&seen, now);
+        assert_eq!(
+            told(&mut seen, Ok(&plan), now),
+            ["a ended with DamageFound"]
+        );
+        assert_eq!(seen.status.last_result.as_deref(), Some("DamageFound"));
+        assert_eq!(
+            seen.status.last_result_time,
+            Some(at("2026-11-16T04:00:00Z"))
+        );
+
+        // A run that ended by such a clock: when it was made is the server's word.
+        seen.runs = vec![ended("b", "Verified", "2036-01-01T00:00:00Z")];
+        seen.runs[0].created = at("2026-11-16T04:30:00Z");
+        let plan = planned(&seen, now);
+        assert_eq!(told(&mut seen, Ok(&plan), now), ["b ended with Verified"]);
+        assert_eq!(
+            seen.status.last_successful_time,
+            Some(at("2026-11-16T04:30:00Z"))
+        );
+        assert_eq!(told(&mut seen, Ok(&plan), now), [] as [&str; 0]);
     }
 
     #[test]

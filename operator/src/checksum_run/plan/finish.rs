@@ -11,17 +11,38 @@ use crds::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    super::{config::Validated, snapshot::Found},
-    Doomed, GOOD, LOOK_AGAIN, Observed, Plan, Pod,
-    stage::{Stage, told},
+    super::{
+        config::{self, Validated},
+        snapshot::Found,
+    },
+    Doomed, GOOD, LOOK_AGAIN, Life, Observed, Plan, Pod,
+    stage::{Stage, end, told},
     work::work,
 };
 
 /// How long an agent that does not answer is given to end a run that was cancelled.
 const CANCEL_PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
+/// A run that has ended, or ends now by itself.
+pub(super) fn finished(
+    spec: &ChecksumRunSpec,
+    keep: Option<SignedDuration>,
+    seen: &Observed,
+    now: Timestamp,
+) -> Option<Plan> {
+    if seen.is_over() {
+        return Some(over(spec, keep, seen, now));
+    }
+    end(seen).map(|end| Plan::only(Stage::Ended(end)))
+}
+
 /// After the end: workers go, the Job stays for its log, the run itself goes when its time is over.
-pub(super) fn over(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
+fn over(
+    spec: &ChecksumRunSpec,
+    keep: Option<SignedDuration>,
+    seen: &Observed,
+    now: Timestamp,
+) -> Plan {
     let mut plan = Plan::only(Stage::Over);
     let workers = seen.workers.iter();
     plan.remove = workers
@@ -30,11 +51,11 @@ pub(super) fn over(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let preparation = seen.preparation.iter().filter(|(_, job)| !job.has_ended());
     plan.remove
         .extend(preparation.map(|(made, _)| Doomed::Preparation(made.uid.clone())));
-    if run.csi().is_some() && seen.status.snapshot.is_some() && !keeps(run, seen) {
+    if spec.source.csi().is_some() && seen.status.snapshot.is_some() && !keeps(spec, seen) {
         plan.remove.extend(leftover(seen));
         plan = plan.waking(now + LOOK_AGAIN);
     }
-    let end = run.keep.zip(seen.status.completion_time);
+    let end = keep.zip(seen.status.completion_time);
     match end.and_then(|(keep, ended)| ended.checked_add(keep).ok()) {
         Some(end) if end <= now => plan.expired = true,
         Some(end) => return plan.waking(end),
@@ -62,24 +83,28 @@ fn leftover(seen: &Observed) -> Option<Doomed> {
 }
 
 /// Whether the snapshot stays until the run is deleted: on request, or because that is where the run should stop.
-pub(super) fn keeps(run: &Validated, seen: &Observed) -> bool {
+pub(super) fn keeps(spec: &ChecksumRunSpec, seen: &Observed) -> bool {
     let result = find(&seen.status.conditions, COMPLETE).map(|c| c.reason.as_str());
     let good = result.is_some_and(|result| GOOD.iter().any(|good| good.name == result));
     let stops = [StopAfter::Snapshot, StopAfter::WorkQueue];
-    let stops = run.spec.stop_after.is_some_and(|at| stops.contains(&at));
-    stops || (run.spec.keep_snapshot_on_failure && !good)
+    let stops = spec.stop_after.is_some_and(|at| stops.contains(&at));
+    stops || (spec.keep_snapshot_on_failure && !good)
 }
 
-/// A coordinator that can ends the run itself, and removes what it left in the store. Where there is none, or it
-/// cannot, the Job goes; the next run on the store gives this one up.
+/// A coordinator that can ends the run itself, and removes what it left in the store.
 pub(super) fn cancelled(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
+    let newest = seen.coordinators().find(|pod| pod.is_alive());
+    if seen.job.is_some() && newest.is_some_and(|pod| will_cancel(pod, now)) {
+        return work(run, seen, now);
+    }
+    given_up(seen)
+}
+
+/// Where there is no coordinator, or it cannot end the run, the Job goes; the next run on the store gives this one up.
+fn given_up(seen: &Observed) -> Plan {
     let Some((made, _)) = &seen.job else {
         return without_job(seen);
     };
-    let newest = seen.coordinators().find(|pod| pod.exit.is_none());
-    if newest.is_some_and(|pod| will_cancel(pod, now)) {
-        return work(run, seen, now);
-    }
     let mut plan = Plan::only(Stage::Working(told(
         &STARTING,
         "cancelled; the coordinator cannot end the run, so its pod is removed",
@@ -90,7 +115,7 @@ pub(super) fn cancelled(run: &Validated, seen: &Observed, now: Timestamp) -> Pla
 
 /// A cancelled run whose Job was never made, or is gone.
 fn without_job(seen: &Observed) -> Plan {
-    let is_alive = seen.coordinators().any(|pod| pod.exit.is_none());
+    let is_alive = seen.coordinators().any(Pod::is_alive);
     Plan::only(if is_alive {
         let message = "cancelled; waiting for the pods to end";
         Stage::Working(told(&STARTING, message))
@@ -99,16 +124,12 @@ fn without_job(seen: &Observed) -> Plan {
     })
 }
 
-/// A run with a field that cannot be used has one thing left to ask for: its end.
-pub fn without_spec(spec: &ChecksumRunSpec, seen: &Observed) -> Option<Plan> {
-    if spec.cancel != Some(true) || seen.job.is_some() {
-        return None;
-    }
-    Some(if seen.is_over() {
-        Plan::only(Stage::Over)
-    } else {
-        without_job(seen)
-    })
+/// A run with a field that cannot be used has one thing left to ask for: its end. Its coordinator is not told: nobody can
+/// make a configuration of such a spec.
+pub fn without_spec(spec: &ChecksumRunSpec, seen: &Observed, now: Timestamp) -> Option<Plan> {
+    let keep = config::keep(spec).ok().flatten();
+    let cancelled = || (spec.cancel == Some(true)).then(|| given_up(seen));
+    finished(spec, keep, seen, now).or_else(cancelled)
 }
 
 fn will_cancel(pod: &Pod, now: Timestamp) -> bool {
@@ -119,5 +140,5 @@ fn will_cancel(pod: &Pod, now: Timestamp) -> bool {
         .heard
         .as_ref()
         .is_some_and(|report| report.waiting.is_some());
-    pod.started && !silent && !(pod.heeds && waits)
+    pod.life != Life::NotStarted && !silent && !(pod.heeds && waits)
 }

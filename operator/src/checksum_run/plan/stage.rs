@@ -7,7 +7,7 @@ use crds::{
         StopAfter,
         reason::{
             self, FAILED, NAME_TAKEN, READING, REFERENCE_MISSING, SNAPSHOT_FAILING, SNAPSHOTTING,
-            STARTING, STOPPED, STORE_IN_USE, WAITING,
+            STARTING, STOPPED, STORE_IN_USE, SUSPENDED, WAITING,
         },
         status::RunState,
     },
@@ -19,11 +19,11 @@ use serde::{Serialize, Serializer};
 
 use super::{
     super::{
-        config::{Place, Validated},
+        config::{Place, Validated, address},
         credentials::Credentials,
         snapshot::Found,
     },
-    Observed, Pod, Rival,
+    Life, Observed, Pod, Rival,
     idle::idle,
 };
 
@@ -123,15 +123,15 @@ fn newest(words: &str) -> Cow<'_, str> {
 /// What keeps the run from beginning.
 pub(super) fn before_start(run: &Validated, seen: &Observed) -> Option<Stage> {
     if run.spec.stop_after == Some(StopAfter::Snapshot) && run.csi().is_none() {
-        let message = "stopped after the snapshot; a live volume has none, so nothing was done";
+        let message =
+            "nothing was done: a snapshot to stop after is made only with spec.source.snapshot.csi";
         return Some(Stage::Ended(told(&STOPPED, message)));
     }
     if run.is_suspended() {
         return Some(Stage::Suspended);
     }
     if let Some(rival) = first_rival(run, seen) {
-        let message = format!("ChecksumRun {} uses {}", rival.name, words(&run.place));
-        return Some(Stage::Waiting(told(&STORE_IN_USE, message)));
+        return Some(Stage::Waiting(told(&STORE_IN_USE, in_use(run, rival))));
     }
     let claim = &run.spec.source.persistent_volume_claim.claim_name;
     if seen.source.is_none() {
@@ -192,14 +192,45 @@ fn first_rival<'a>(run: &Validated, seen: &'a Observed) -> Option<&'a Rival> {
     (of(first) < own).then_some(first)
 }
 
-fn words(place: &Place) -> String {
-    match place {
-        Place::Claim(name) => format!("the store in PersistentVolumeClaim {name}"),
-        Place::Database {
-            database: (host, port, database),
-            file_system,
-        } => format!("the files {file_system} in database {database} at {host}:{port}"),
+/// Whom the run waits for, and what helps if that one does not begin.
+fn in_use(
+    run: &Validated,
+    Rival {
+        name,
+        begun,
+        reason,
+        ..
+    }: &Rival,
+) -> String {
+    let store = words(run);
+    if *begun {
+        return format!("ChecksumRun {name} uses {store}");
     }
+    let why = match reason.as_deref() {
+        Some(reason) if reason == SUSPENDED.name => ": it is suspended; resume or cancel it".into(),
+        Some(reason) => format!(": its reason is {reason}; see to that, or cancel it"),
+        None => " yet".into(),
+    };
+    format!("ChecksumRun {name} goes first on {store}, and has not begun{why}")
+}
+
+fn words(run: &Validated) -> String {
+    let server = run.mysql().map(address).unwrap_or_default();
+    match &run.place {
+        Place::Claim(name) => format!("the store in PersistentVolumeClaim {name}"),
+        Place::Database { file_system, .. } => {
+            format!("the files {file_system} in database {server}")
+        }
+    }
+}
+
+/// A coordinator whose Job is gone: beside it no second one may begin.
+pub(super) fn earlier_pod(seen: &Observed) -> Option<Stage> {
+    let Pod { name, .. } = seen.coordinators().find(|pod| pod.is_alive())?;
+    let message = format!(
+        "waiting for pod {name}, whose Job is gone, to end; if it takes long, its events say why: kubectl describe pod {name}"
+    );
+    Some(Stage::Working(told(&STARTING, message)))
 }
 
 /// How far a run is that goes on.
@@ -286,8 +317,8 @@ pub(super) fn held_up(pod: &Pod) -> Option<String> {
 }
 
 /// How far a pod is that nothing is known to keep from starting.
-pub(super) fn being_started(Pod { name, started, .. }: &Pod) -> String {
-    if *started {
+pub(super) fn being_started(Pod { name, life, .. }: &Pod) -> String {
+    if *life != Life::NotStarted {
         return format!("pod {name} has started, and is asked how it is");
     }
     format!(

@@ -75,8 +75,7 @@ fn coordinator() -> Pod {
     Pod {
         name: "home-full-checksum-abc".into(),
         role: Role::Coordinator,
-        started: true,
-        ready: true,
+        life: Life::Ready,
         exit: None,
         holdup: None,
         heard: None,

@@ -12,7 +12,7 @@ use super::{
         config::validate,
         credentials::Credentials,
         fixture::{distributed, image, run_with, validated},
-        plan::{self, Pod, Role, StoreClaim},
+        plan::{self, Life, Pod, Role, StoreClaim},
         snapshot::Found,
     },
     *,
@@ -58,8 +58,7 @@ fn pod(report: CoordinatorReport) -> Pod {
     Pod {
         name: "p".into(),
         role: Role::Coordinator,
-        started: true,
-        ready: true,
+        life: Life::Ready,
         exit: None,
         holdup: None,
         heard: Some(report),
@@ -299,7 +298,7 @@ fn a_status_holds_twenty_damaged_files_of_any_name() {
 fn workers_are_counted_where_there_can_be_some() {
     let worker = |ready| Pod {
         role: Role::Worker,
-        ready,
+        life: if ready { Life::Ready } else { Life::Started },
         heard: None,
         ..pod(report(RunState::WorkQueue))
     };

@@ -202,6 +202,7 @@ fn of_the_runs_on_one_store_the_oldest_goes_first() {
         name: name.into(),
         begun,
         created: at(created),
+        reason: None,
     };
     for (rival, begun, waits) in [
         (rival("older", false, "2026-11-16T02:59:59Z"), false, true),
@@ -233,16 +234,62 @@ fn of_the_runs_on_one_store_the_oldest_goes_first() {
         assert_eq!(stage == "Waiting", waits, "{rival:?}");
         if waits {
             assert_eq!(reason, "StoreInUse");
-            assert_eq!(
-                words,
-                format!(
-                    "ChecksumRun {} uses the store in PersistentVolumeClaim home-full-store",
-                    rival.name
-                )
-            );
+            assert!(words.contains(&rival.name), "{words}");
             assert_eq!(writes(&plan), [] as [&str; 0]);
         }
     }
+}
+
+#[test]
+fn a_run_that_waits_for_another_tells_what_keeps_that_one() {
+    let store = "the store in PersistentVolumeClaim home-full-store";
+    let first = format!("ChecksumRun older goes first on {store}, and has not begun");
+    for (begun, reason, expected) in [
+        (
+            true,
+            Some("Reading"),
+            format!("ChecksumRun older uses {store}"),
+        ),
+        (false, None, format!("{first} yet")),
+        (
+            false,
+            Some("Suspended"),
+            format!("{first}: it is suspended; resume or cancel it"),
+        ),
+        (
+            false,
+            Some("ReferenceMissing"),
+            format!("{first}: its reason is ReferenceMissing; see to that, or cancel it"),
+        ),
+    ] {
+        let older = Rival {
+            name: "older".into(),
+            begun,
+            created: at("2026-11-16T02:59:59Z"),
+            reason: reason.map(Into::into),
+        };
+        let seen = Observed {
+            rivals: vec![older],
+            ..seen()
+        };
+        let (_, _, words) = stage_of(&plan(&validated(json!({})), &seen, now()));
+        assert_eq!(words, expected);
+    }
+}
+
+#[test]
+fn beside_a_coordinator_whose_job_is_gone_no_second_one_begins() {
+    let mut seen = with_pod(working_pod(reading()));
+    seen.job = None;
+    let run = validated(json!({}));
+    let waits = plan(&run, &seen, now());
+    let (stage, reason, words) = stage_of(&waits);
+    assert_eq!((stage, reason), ("Working", "Starting"));
+    assert!(words.contains("home-full-checksum-abc"), "{words}");
+    assert!(waits.job.is_none() && waits.wake.is_some());
+    // As when its node is gone for good, and somebody has deleted it by force.
+    seen.pods[0].life = Life::Over;
+    assert!(plan(&run, &seen, now()).job.is_some());
 }
 
 #[test]

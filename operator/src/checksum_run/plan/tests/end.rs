@@ -20,17 +20,39 @@ fn a_run_that_is_cancelled_before_it_began_is_over_at_once() {
 }
 
 #[test]
-fn a_run_that_cannot_be_used_can_be_cancelled_while_nobody_works_for_it() {
+fn a_run_that_cannot_be_used_can_be_cancelled() {
     let spec = |fields| validated(fields).spec;
-    let plan = |cancel: bool, seen: &Observed| without_spec(&spec(json!({"cancel": cancel})), seen);
+    let plan =
+        |cancel: bool, seen: &Observed| without_spec(&spec(json!({"cancel": cancel})), seen, now());
     assert_eq!(plan(false, &seen()), None);
     assert_eq!(stage_of(&plan(true, &seen()).unwrap()).1, "Cancelled");
-    assert_eq!(plan(true, &with_pod(coordinator())), None);
+    let running = with_pod(working_pod(reading()));
+    assert_eq!(plan(false, &running), None, "it goes on as it was");
+    let cancelled = plan(true, &running).unwrap();
+    assert_eq!(cancelled.remove, [Doomed::Job("job-uid".into())]);
     let mut ending = with_pod(coordinator());
     ending.job = None;
     assert_eq!(stage_of(&plan(true, &ending).unwrap()).0, "Working");
     let over = ended(seen(), &reason::CANCELLED);
     assert_eq!(plan(true, &over).unwrap().stage, Stage::Over);
+}
+
+#[test]
+fn a_run_that_cannot_be_used_any_more_ends_as_any_other() {
+    let spec = validated(json!({"ttlAfterFinished": "1h"})).spec;
+    let plan = |seen: &Observed| without_spec(&spec, seen, now()).unwrap();
+    let told = plan(&with_pod(working_pod(finished("DamageFound"))));
+    assert_eq!(
+        (stage_of(&told).0, stage_of(&told).1),
+        ("Ended", "DamageFound")
+    );
+    let over = Observed {
+        workers: Some(made("workers-uid", None)),
+        ..ended(seen(), &reason::DAMAGE_FOUND)
+    };
+    let over = plan(&over);
+    assert_eq!(over.remove, [Doomed::Workers("workers-uid".into())]);
+    assert_eq!(over.wake, Some(at("2026-11-16T05:00:00Z")));
 }
 
 #[test]
@@ -56,7 +78,7 @@ fn a_coordinator_that_cannot_end_a_cancelled_run_is_removed() {
     let stuck = [
         working_pod(waiting),
         Pod {
-            started: false,
+            life: Life::NotStarted,
             ..coordinator()
         },
         Pod {
@@ -113,6 +135,11 @@ fn a_run_is_deleted_when_its_time_is_over_and_not_before() {
 
 #[test]
 fn a_live_volume_has_no_snapshot_to_stop_after() {
-    let plan = plan(&validated(json!({"stopAfter": "Snapshot"})), &seen(), now());
-    assert_eq!((stage_of(&plan).0, stage_of(&plan).1), ("Ended", "Stopped"));
+    let path = json!({"stopAfter": "Snapshot", "source": {"persistentVolumeClaim": {"claimName": "home"}, "snapshot": {"path": ".snapshots/1"}}});
+    for fields in [json!({"stopAfter": "Snapshot"}), path] {
+        let plan = plan(&validated(fields), &seen(), now());
+        let (stage, reason, words) = stage_of(&plan);
+        assert_eq!((stage, reason), ("Ended", "Stopped"));
+        assert!(words.contains("spec.source.snapshot.csi"), "{words}");
+    }
 }

@@ -54,7 +54,7 @@ fn what_a_coordinator_waits_for_is_told_in_its_words() {
 fn what_keeps_a_pod_from_starting_is_told() {
     let pod = |change: &dyn Fn(&mut Pod)| {
         let mut pod = coordinator();
-        pod.started = false;
+        pod.life = Life::NotStarted;
         change(&mut pod);
         pod
     };
@@ -64,7 +64,7 @@ fn what_keeps_a_pod_from_starting_is_told() {
             "pod home-full-checksum-abc is being started; if it takes long, its events say why: kubectl describe pod home-full-checksum-abc",
         ),
         (
-            pod(&|pod| pod.started = true),
+            pod(&|pod| pod.life = Life::Started),
             "pod home-full-checksum-abc has started, and is asked how it is",
         ),
         (
@@ -85,8 +85,7 @@ fn worker(name: &str, ready: bool, change: impl FnOnce(&mut Pod)) -> Pod {
     let mut pod = Pod {
         name: name.into(),
         role: Role::Worker,
-        started: ready,
-        ready,
+        life: if ready { Life::Ready } else { Life::NotStarted },
         ..coordinator()
     };
     change(&mut pod);

@@ -152,11 +152,14 @@ fn after_the_end_the_claim_goes_and_then_the_snapshot() {
     ] {
         seen.restored = claim;
         seen.snapshot = found;
-        assert_eq!(seen.wants_snapshot(&run), looks);
+        assert_eq!(seen.wants_snapshot(&run.spec), looks);
         assert_eq!(plan(&run, &seen, now()).remove, remove);
     }
     seen.status.snapshot = None;
-    assert!(!seen.wants_snapshot(&run), "nobody asks once it is gone");
+    assert!(
+        !seen.wants_snapshot(&run.spec),
+        "nobody asks once it is gone"
+    );
     assert_eq!(plan(&run, &seen, now()).wake, None);
 }
 
