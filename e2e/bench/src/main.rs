@@ -12,6 +12,10 @@ use clap::Parser;
 use runtime::clock::{Clock, SystemClock};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// What is measured in this process has the allocator of the image's program: docs/decisions/0014.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What a shell reports for a command ended by Ctrl-C.
 const INTERRUPTED: u8 = 130;
 

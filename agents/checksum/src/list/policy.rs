@@ -2,6 +2,8 @@
 //! `SHOW('|' || VARCHAR(FILE_SIZE) || '|' || VARCHAR(MODIFICATION_TIME) || '|')` and `ESCAPE '%|/,:; @#'`.
 //! In: its bytes. Out: a path and attributes, or why not. Pure.
 
+use std::borrow::Cow;
+
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::Offset;
 
@@ -10,14 +12,14 @@ use crate::entry::{Attributes, UNKNOWN};
 
 /// What a line tells of a file. The engine does not tell when anything but the content was changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct Line<'a> {
     /// Not escaped any more.
-    pub(super) path: Vec<u8>,
+    pub(super) path: Cow<'a, [u8]>,
     pub(super) attributes: Attributes,
 }
 
 /// `inode generation snapshot |size|YYYY-MM-DD hh:mm:ss.ffffff| -- path`
-pub(super) fn parse(line: &[u8]) -> Result<Line, &'static str> {
+pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, &'static str> {
     let mut rest = line;
     number(&mut rest, b' ').ok_or("no inode number")?;
     number(&mut rest, b' ').ok_or("no generation")?;
@@ -58,10 +60,17 @@ fn number(rest: &mut &[u8], end: u8) -> Option<u64> {
     digits(field(rest, end)?)
 }
 
-fn digits<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
-    // A sign is none.
-    let text = text.iter().all(u8::is_ascii_digit).then_some(text)?;
-    str::from_utf8(text).ok()?.parse().ok()
+/// Digits and nothing else. That they are text is not to be known, and takes longer than to read them.
+fn digits<T: TryFrom<u64>>(text: &[u8]) -> Option<T> {
+    let (first, rest) = text.split_first()?;
+    let value = rest.iter().try_fold(digit(*first)?, |value, next| {
+        value.checked_mul(10)?.checked_add(digit(*next)?)
+    });
+    T::try_from(value?).ok()
+}
+
+fn digit(byte: u8) -> Option<u64> {
+    byte.is_ascii_digit().then(|| u64::from(byte - b'0'))
 }
 
 /// `YYYY-MM-DD hh:mm:ss`, with up to nine digits of a fraction or none, in UTC.
@@ -101,7 +110,10 @@ fn nanoseconds(fraction: &[u8]) -> Option<i32> {
     Some(digits::<i32>(fraction)? * 10_i32.pow(missing))
 }
 
-fn unescaped(escaped: &[u8]) -> Option<Vec<u8>> {
+fn unescaped(escaped: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if memchr::memchr(b'%', escaped).is_none() {
+        return Some(escaped.into());
+    }
     let mut path = Vec::with_capacity(escaped.len());
     let mut parts = escaped.split(|byte| *byte == b'%');
     path.extend_from_slice(parts.next()?);
@@ -110,7 +122,7 @@ fn unescaped(escaped: &[u8]) -> Option<Vec<u8>> {
         path.push(hexadecimal(*high)? << 4 | hexadecimal(*low)?);
         path.extend_from_slice(rest);
     }
-    Some(path)
+    Some(path.into())
 }
 
 fn hexadecimal(digit: u8) -> Option<u8> {
@@ -127,9 +139,9 @@ mod tests {
 
     use super::*;
 
-    fn written(line: &Line, time: &str) -> String {
+    fn written(line: &Line<'_>, time: &str) -> String {
         let mut text = format!("12 {} 0   |{}|{time}| -- ", u32::MAX, line.attributes.size);
-        for byte in &line.path {
+        for byte in line.path.iter() {
             if byte.is_ascii_alphanumeric() || b"-._~|/,:; @#".contains(byte) {
                 text.push(char::from(*byte));
             } else {
@@ -152,7 +164,7 @@ mod tests {
         assert_eq!(
             parse(line),
             Ok(Line {
-                path: b"/fs/a b|c -- d/%\xff\n".to_vec(),
+                path: b"/fs/a b|c -- d/%\xff\n".into(),
                 attributes
             })
         );
@@ -199,9 +211,10 @@ mod tests {
         fn what_was_written_is_read_again(path: Vec<u8>, size: u64, microseconds in -9_000_000_000_000_000_i64..9_000_000_000_000_000) {
             let at = jiff::Timestamp::from_microsecond(microseconds).unwrap();
             let mtime = microseconds * 1000;
-            let line = Line { path, attributes: Attributes { size, mtime, ctime: UNKNOWN } };
+            let line = Line { path: path.into(), attributes: Attributes { size, mtime, ctime: UNKNOWN } };
             let time = at.strftime("%Y-%m-%d %H:%M:%S.%6f").to_string();
-            prop_assert_eq!(parse(written(&line, &time).as_bytes()), Ok(line));
+            let written = written(&line, &time);
+            prop_assert_eq!(parse(written.as_bytes()), Ok(line));
         }
 
         #[test]

@@ -168,10 +168,11 @@ impl Desk<'_> {
     }
 
     fn serve<'a>(&self, handful: &Handful, clerk: &mut impl Clerk<'a>) -> ControlFlow<()> {
-        let Some((_, records)) = handful.bytes.split_last() else {
-            return Continue(());
-        };
-        for (number, record) in (handful.first..).zip(records.split(|byte| *byte == self.end)) {
+        let ends = memchr::memchr_iter(self.end, &handful.bytes);
+        let mut begin = 0;
+        for (number, end) in (handful.first..).zip(ends) {
+            let record = &handful.bytes[begin..end];
+            begin = end + 1;
             self.go_on(clerk)?;
             match clerk.take(record) {
                 Ok(go_on) => go_on?,

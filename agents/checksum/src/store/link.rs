@@ -139,8 +139,16 @@ impl Row {
         key.ok_or_else(|| Error::Damaged(format!("a key of {} bytes", bytes.len())))
     }
 
-    /// The next column, a number.
+    /// The next column, a number. Every row has some, so the usual type is not asked for by its name.
     pub(super) fn int(&mut self) -> Result<i64, Error> {
+        let usual = match &self.columns {
+            Columns::Sqlite(row) => row.try_get(self.next),
+            Columns::Mysql(row) => row.try_get(self.next),
+        };
+        if let Ok(value) = usual {
+            self.next += 1;
+            return Ok(value);
+        }
         self.int_or_null()?.ok_or_else(|| damaged(&Value::Null))
     }
 

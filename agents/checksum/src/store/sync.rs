@@ -174,7 +174,7 @@ impl View {
     pub async fn rows(&self, keys: (Key, Key), most: usize) -> Result<Vec<Row>, Error> {
         let select =
             "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run FROM orrery_files
-             WHERE fs = ? AND hash >= ? AND hash <= ? ORDER BY hash LIMIT ?";
+             WHERE fs = ? AND hash BETWEEN ? AND ? ORDER BY hash LIMIT ?";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let (first, last) = keys;
         let values = values![self.fs, first.as_bytes(), last.as_bytes(), most];
