@@ -44,7 +44,7 @@ pub(super) async fn run(
     let ended = read(snapshots, &name, &mut job, store, run, shared).await;
     let is_over = store.view().run(id).await?.state.is_resolved();
     if is_over {
-        delete(snapshots, &name).await?;
+        tell(&name, snapshots.delete(&name).await)?;
     }
     ended
 }
@@ -57,15 +57,18 @@ async fn clear(snapshots: &FileSystem<'_>, run: &Run, unresolved: Unresolved) ->
         return Ok(());
     };
     match (run.state.is_resolved(), unresolved) {
-        (true, _) => delete(snapshots, name).await,
+        (true, _) => match snapshots.delete(name).await {
+            Err(stopped @ gpfs::Error::Stopped) => Err(stopped.into()),
+            deleted => tell(name, deleted),
+        },
         (false, Unresolved::Abort) => Ok(snapshots.delete(name).await?),
         (false, Unresolved::Refuse | Unresolved::Resume) => Ok(()),
     }
 }
 
-/// That it cannot be deleted is told, and no more: what the run has found is worth more than that.
-async fn delete(snapshots: &FileSystem<'_>, name: &str) -> Result<(), Error> {
-    if let Err(error) = snapshots.delete(name).await {
+/// That one cannot be deleted is told, and no more: what the run has found is worth more than that.
+fn tell(name: &str, deleted: Result<(), gpfs::Error>) -> Result<(), Error> {
+    if let Err(error) = deleted {
         let why = chain(&error);
         writeln!(io::stderr(), "the snapshot {name} stays, delete it: {why}")?;
     }
