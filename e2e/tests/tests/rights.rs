@@ -5,7 +5,7 @@ mod runs;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use crds::name::CA_SECRET;
 use e2e::{
     history::History,
@@ -119,7 +119,7 @@ async fn live(cluster: &Kubernetes, client: &Client, namespace: &str) -> Result<
         Ok(Some(()))
     })
     .await?;
-    ended_twice(cluster, client, namespace).await?;
+    unusable_twice(cluster, client, namespace).await?;
     name_taken(cluster, client, namespace, foreign).await
 }
 
@@ -143,40 +143,42 @@ async fn end(cluster: &Kubernetes, namespace: &str, run: &str, at: &str) -> Resu
 }
 
 /// Makes the operator repeat an event, which changes the one that is there.
-async fn ended_twice(cluster: &Kubernetes, client: &Client, namespace: &str) -> Result<()> {
+async fn unusable_twice(cluster: &Kubernetes, client: &Client, namespace: &str) -> Result<()> {
     schedules::create(client, namespace, &schedules::on_request("again")?).await?;
-    schedules::ask(client, namespace, "again", "once").await?;
-    schedules::handled(client, namespace, "again", "once", SOON).await?;
-    let of = [
-        "-n",
-        namespace,
-        "get",
-        "cksum",
-        "-l",
-        "orrery.dev/checksum-schedule=again",
-        "-o",
-        "name",
-    ];
-    let run = cluster.kubectl(&of).await?.ok()?;
-    for at in ["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"] {
-        end(cluster, namespace, run.trim(), at).await?;
-        eventually("the end told", SOON, async || {
-            let told = [
-                "-n",
-                namespace,
-                "get",
-                "cksched",
-                "again",
-                "-o",
-                "jsonpath={.status.lastResultTime}",
-            ];
-            let told = cluster.kubectl(&told).await?.ok()?;
-            ensure!(told == at, "{told}");
-            Ok(Some(()))
-        })
-        .await?;
+    let zones = [("Atlantis", "InvalidSpec"), ("Etc/UTC", "Scheduled")];
+    for (zone, reason) in [zones, zones].concat() {
+        let patch = json!({"spec": {"timeZone": zone}}).to_string();
+        let patch = [
+            "-n",
+            namespace,
+            "patch",
+            "cksched/again",
+            "--type=merge",
+            "-p",
+            &patch,
+        ];
+        cluster.kubectl(&patch).await?.ok()?;
+        ready_with(cluster, namespace, "again", reason).await?;
     }
     Ok(())
+}
+
+async fn ready_with(cluster: &Kubernetes, namespace: &str, name: &str, reason: &str) -> Result<()> {
+    eventually(&format!("{name} to be {reason}"), SOON, async || {
+        let told = [
+            "-n",
+            namespace,
+            "get",
+            "cksched",
+            name,
+            "-o",
+            "jsonpath={.status.conditions[?(@.type=='Ready')].reason}",
+        ];
+        let told = cluster.kubectl(&told).await?.ok()?;
+        ensure!(told == reason, "{told}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Makes the operator look at a run that stands in its way.
@@ -186,25 +188,10 @@ async fn name_taken(
     namespace: &str,
     foreign: Value,
 ) -> Result<()> {
-    let name = foreign["metadata"]["name"].as_str().context("a name")?;
     cluster.apply_yaml(&foreign.to_string()).await?;
     schedules::create(client, namespace, &schedules::on_request("taken")?).await?;
     schedules::ask(client, namespace, "taken", TAKEN_TOKEN).await?;
-    eventually("a name that is taken", SOON, async || {
-        let reason = [
-            "-n",
-            namespace,
-            "get",
-            "cksched",
-            "taken",
-            "-o",
-            "jsonpath={.status.conditions[?(@.type=='Ready')].reason}",
-        ];
-        let reason = cluster.kubectl(&reason).await?.ok()?;
-        ensure!(reason == "NameTaken", "{reason} for {name}");
-        Ok(Some(()))
-    })
-    .await
+    ready_with(cluster, namespace, "taken", "NameTaken").await
 }
 
 /// Its digest is in the name of the run above.

@@ -75,21 +75,36 @@ impl Observed {
         active
     }
 
-    /// Runs that have ended and how, as far as their times can be believed.
-    pub(super) fn ended(&self, now: Timestamp) -> impl Iterator<Item = (&Run, Ended)> {
-        let ended = move |run| Some((run, Run::end(run, now)?));
-        self.runs.iter().filter_map(ended)
+    /// Runs that have ended and how, of which the status has not told.
+    pub(super) fn untold(&self, now: Timestamp) -> impl Iterator<Item = (&Run, Ended)> {
+        let untold = self.runs.iter().filter(|run| !self.has_told(run));
+        untold.filter_map(move |run| run.end(now).map(|end| (run, end)))
+    }
+
+    /// Whether the status has told how this run ended, so that deleting it loses nothing. When it ended is not asked:
+    /// an end by a clock that was wrong could be believed, and told again, when that time has come.
+    fn has_told(&self, run: &Run) -> bool {
+        let status = &self.status;
+        let listed = status.active.iter().any(|active| active.name == run.name);
+        let slot_told = run
+            .slot
+            .is_none_or(|slot| status.last_schedule_time.is_some_and(|last| slot <= last));
+        let token_told = run.token.is_none()
+            || run.token != self.token
+            || run.token == status.last_handled_run_now;
+        let told = status.last_result_time;
+        !listed && slot_told && token_told && told.is_some_and(|told| run.created <= told)
     }
 }
 
 impl Run {
-    /// How it ended, and when: by a clock that was wrong then, when it was made, which is the server's word.
+    /// How it ended, and when: no earlier than it was made, which is the server's word; by a clock that was wrong, just then.
     fn end(&self, now: Timestamp) -> Option<Ended> {
         let Ended { result, at } = self.ended.as_ref()?;
-        let mut times = [*at, self.created].into_iter();
+        let at = Some(*at).filter(|at| is_sane(*at, now.max(self.created)));
         Some(Ended {
             result: result.clone(),
-            at: times.find(|at| is_sane(*at, now))?,
+            at: at.map_or(self.created, |at| at.max(self.created)),
         })
     }
 
@@ -226,7 +241,7 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan {
         replace: Vec::new(),
         start: Vec::new(),
-        prune: spec.prunable(seen, now),
+        prune: spec.prunable(seen),
         waiting,
         missed: due.missed.filter(|_| waiting.is_none()),
         active: Vec::new(),
@@ -294,10 +309,11 @@ impl Validated {
     }
 
     /// Ended runs beyond the limits, the oldest first; only once the status has told of them.
-    fn prunable(&self, seen: &Observed, now: Timestamp) -> Vec<Doomed> {
-        let told = seen.ended(now);
-        let told = told.filter(|(run, ended)| is_told(run, ended, seen, now));
-        let mut ended: Vec<&Run> = told.map(|(run, _)| run).collect();
+    fn prunable(&self, seen: &Observed) -> Vec<Doomed> {
+        let ended = seen.runs.iter().filter(|run| run.ended.is_some());
+        let mut ended: Vec<&Run> = ended
+            .filter(|run| !run.deleting && seen.has_told(run))
+            .collect();
         ended.sort_by_key(|run| run.created);
         let (verified, others): (Vec<&Run>, Vec<&Run>) =
             ended.into_iter().partition(|run| run.is_verified());
@@ -360,20 +376,6 @@ fn pending_token(seen: &Observed) -> Option<&str> {
 
 fn digest(token: &str) -> String {
     name::digest(token.as_bytes(), 8)
-}
-
-/// Whether the status has told how this run ended, so that deleting it loses nothing.
-fn is_told(run: &Run, ended: &Ended, seen: &Observed, now: Timestamp) -> bool {
-    let status = &seen.status;
-    let listed = status.active.iter().any(|active| active.name == run.name);
-    let slot_told = run
-        .slot
-        .is_none_or(|slot| status.last_schedule_time.is_some_and(|last| slot <= last));
-    let token_told =
-        run.token.is_none() || run.token != seen.token || run.token == status.last_handled_run_now;
-    let told = status.last_result_time.filter(|told| is_sane(*told, now));
-    let result_told = told.is_some_and(|told| ended.at <= told);
-    !run.deleting && !listed && slot_told && token_told && result_told
 }
 
 #[cfg(test)]

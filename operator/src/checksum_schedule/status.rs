@@ -23,7 +23,7 @@ use runtime::telemetry::chain;
 use super::{
     Failure,
     due::is_sane,
-    plan::{Doomed, Ended, MISSED_LIMIT, Missed, Observed, Plan, Run, Start, Waiting},
+    plan::{Doomed, Ended, MISSED_LIMIT, Missed, Observed, Plan, Start, Waiting},
 };
 use crate::{act, class::Class, failure, report::EventDraft};
 
@@ -73,11 +73,11 @@ fn tell_active<'a>(
 }
 
 /// A pass that failed half-way gives up what it gave up and owes what it owes; a spec that cannot be
-/// read promises nothing. Runs that have ended are not active, whatever failed.
+/// read promises nothing. Runs that have ended are not active, whatever failed; of those that were to be replaced
+/// nobody knows whether they are.
 fn tell_failure(status: &mut ChecksumScheduleStatus, seen: &Observed, failure: &Failure) {
     let plan = failure.plan();
-    let replaced = plan.map_or(&[][..], |plan| &plan.replace);
-    let active = seen.active(replaced).into_iter().map(|run| &run.name);
+    let active = seen.active(&[]).into_iter().map(|run| &run.name);
     tell_active(status, active);
     let Some(plan) = plan else {
         status.next_schedule_time = None;
@@ -92,7 +92,7 @@ fn tell_failure(status: &mut ChecksumScheduleStatus, seen: &Observed, failure: &
 
 /// Results outlive the runs they come from: only newer ones replace them.
 fn tell_results(status: &mut ChecksumScheduleStatus, seen: &Observed, now: Timestamp) {
-    for (run, ended) in seen.ended(now) {
+    for (run, ended) in seen.untold(now) {
         let verified = ended.result == VERIFIED.name;
         let success = status.last_successful_time.filter(|at| is_sane(*at, now));
         if verified && success.is_none_or(|last| last < ended.at) && !run.deleting {
@@ -238,27 +238,15 @@ fn missed(missed: &Missed) -> EventDraft {
     }
 }
 
-/// Events of runs that ended since the status told of results last. When that was by a clock that was wrong nobody knows:
-/// then it is those that it still calls active.
+/// Events of runs that ended since the status told of results last.
 fn events_of_results(seen: &Observed, now: Timestamp) -> Vec<EventDraft> {
-    let told = seen.status.last_result_time;
-    let is_new = |ended: &Ended| told.is_none_or(|told| is_sane(told, now) && told < ended.at);
-    seen.ended(now)
-        .filter(|(run, ended)| is_new(ended) || was_active(run, seen))
+    seen.untold(now)
         .map(|(run, ended)| {
             let warning = ended.result != VERIFIED.name;
             let note = format!("{} ended with {}", run.name, ended.result);
             about_run(warning, &RUN_ENDED, &run.name, note)
         })
         .collect()
-}
-
-/// Whether the status still calls the run active: then nobody was told of its end, whenever that was.
-fn was_active(run: &Run, seen: &Observed) -> bool {
-    seen.status
-        .active
-        .iter()
-        .any(|active| active.name == run.name)
 }
 
 /// Naming the run keeps events of different runs apart: those about the same things are counted together.
@@ -282,7 +270,7 @@ mod tests {
     use crds::condition::{RECONCILING, find};
 
     use super::{
-        super::{fixture::schedule, plan},
+        super::{fixture::schedule, plan, plan::Run},
         *,
     };
     use crate::{class::ApiError, object::Key};
@@ -485,6 +473,17 @@ mod tests {
         assert_eq!(events_of_start(&plan, &by_hand).len(), 1);
         plan.start = vec![by_hand];
         assert_eq!(told(&plan), 1);
+
+        let reasons = |plan: &Plan| {
+            let failure = refused(plan.clone());
+            let new = status(&seen(), false, Err(&failure), at(now));
+            let events = events(&seen(), &new, Err(&failure), at(now));
+            let reasons = events.iter().map(|event| event.reason.name);
+            reasons.collect::<Vec<_>>()
+        };
+        assert_eq!(reasons(&plan), ["SlotsMissed", "RunRefused"]);
+        plan.start[0].slot = Some(at("2026-11-16T03:00:00Z"));
+        assert_eq!(reasons(&plan), ["RunRefused"], "they go with its run");
     }
 
     #[test]
@@ -517,6 +516,42 @@ mod tests {
             Some(at("2026-11-16T04:30:00Z"))
         );
         assert_eq!(told(&mut seen, Ok(&plan), now), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn an_end_by_a_clock_that_was_wrong_is_not_told_again_when_its_time_has_come() {
+        let mut seen = seen();
+        let (early, late) = ("2026-11-16T04:30:00Z", "2026-11-16T09:00:00Z");
+        let run = |name: &str, result: &str, created: &str, when: &str| Run {
+            created: at(created),
+            ..ended(name, result, when)
+        };
+        // One clock was ahead, and the next one behind.
+        let ahead = run("a", "Verified", "2026-11-16T03:00:00Z", late);
+        let behind = run("b", "DamageFound", early, "2026-11-16T01:00:00Z");
+        seen.runs.push(ahead);
+        let now = "2026-11-16T04:00:00Z";
+        let plan = planned(&seen, now);
+        assert_eq!(told(&mut seen, Ok(&plan), now), ["a ended with Verified"]);
+        seen.runs.push(behind);
+        for (now, notes) in [(early, &["b ended with DamageFound"][..]), (late, &[])] {
+            let plan = planned(&seen, now);
+            assert_eq!(told(&mut seen, Ok(&plan), now), notes);
+            assert_eq!(seen.status.last_result.as_deref(), Some("DamageFound"));
+        }
+    }
+
+    #[test]
+    fn a_run_that_could_not_be_replaced_is_still_active() {
+        let now = "2026-11-16T03:00:05Z";
+        let mut going_on = ended("a", "", now);
+        going_on.ended = None;
+        let mut seen = seen();
+        seen.runs = vec![going_on];
+        let mut plan = planned(&seen, now);
+        plan.replace = vec![Doomed::from(&seen.runs[0])];
+        let told = status(&seen, false, Err(&refused(plan)), at(now));
+        assert_eq!((told.active.len(), told.active_count), (1, 1));
     }
 
     #[test]
