@@ -3,21 +3,21 @@
 //! Pod Security *restricted* but for a user 0 that somebody asked for. The source is read-only twice: as a volume and
 //! as a mount. No pod that mounts it has a `fsGroup`, which would make Kubernetes rewrite the ownership of all files.
 
+mod volumes;
+
 use std::collections::BTreeMap;
 
 use crds::{
     checksum_run::workers::Workers,
-    name::{AGENT_TLS_SECRET, CHECKSUM_CONTAINER, CHECKSUM_RUN_LABEL, OWNER_LABEL, checksum},
+    name::{CHECKSUM_CONTAINER, CHECKSUM_RUN_LABEL, OWNER_LABEL},
     pod::PodOverrides,
-    report::checksum::{CREDENTIALS_FOLDER, SOURCE_FOLDER, SPILL_FOLDER, STORE_FOLDER},
 };
 use k8s_openapi::{
     api::core::v1::{
-        Affinity, Capabilities, ConfigMapVolumeSource, Container, ContainerPort,
-        EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, LocalObjectReference,
-        ObjectFieldSelector, PersistentVolumeClaimVolumeSource, PodAffinity, PodAffinityTerm,
+        Affinity, Capabilities, Container, ContainerPort, EnvVar, EnvVarSource, HTTPGetAction,
+        LocalObjectReference, ObjectFieldSelector, PodAffinity, PodAffinityTerm,
         PodSecurityContext, PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile,
-        SecretVolumeSource, SecurityContext, Volume, VolumeMount,
+        SecurityContext, VolumeMount,
     },
     apimachinery::pkg::{
         api::resource::Quantity,
@@ -43,9 +43,6 @@ const NOBODY: i64 = 65532;
 
 /// How long an agent may take to end.
 const GRACE_SECONDS: i64 = 60;
-
-/// How much more the volume for what does not fit in memory takes than agents may put there.
-const SPILL_MARGIN: u64 = 64 << 20;
 
 /// What new pods run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -111,8 +108,8 @@ pub fn template(
     labels: BTreeMap<String, String>,
 ) -> PodTemplateSpec {
     let said = run.spec.pod.clone().unwrap_or_default();
-    let mounted: Vec<(Volume, VolumeMount)> = volumes(run, mounts, role);
-    let (volumes, mounts_of): (Vec<_>, Vec<_>) = mounted.into_iter().unzip();
+    let (volumes, mounts_of): (Vec<_>, Vec<_>) =
+        volumes::all(run, mounts, role).into_iter().unzip();
     let has_store = role.has_store && mounts.store.is_some();
     let pod = PodSpec {
         containers: vec![container(run, image, role, mounts_of)],
@@ -134,7 +131,7 @@ pub fn preparation(
     labels: BTreeMap<String, String>,
 ) -> PodTemplateSpec {
     let said = run.spec.pod.clone().unwrap_or_default();
-    let (volume, mount) = store_volume(store);
+    let (volume, mount) = volumes::store(store);
     let pod = PodSpec {
         containers: vec![Container {
             args: Some(vec!["--version".into()]),
@@ -317,87 +314,6 @@ fn small() -> ResourceRequirements {
         limits: Some([quantity("memory", "512Mi")].into()),
         claims: None,
     }
-}
-
-fn volumes(run: &Validated, mounts: &Mounts, role: &Role) -> Vec<(Volume, VolumeMount)> {
-    let store = mounts.store.as_ref().filter(|_| role.has_store);
-    let children = checksum(&run.key.name);
-    let secret = |name: &str, optional| SecretVolumeSource {
-        secret_name: Some(name.into()),
-        optional,
-        ..SecretVolumeSource::default()
-    };
-    let mut volumes = vec![
-        mounted("source", SOURCE_FOLDER, Some(true), |volume| {
-            volume.persistent_volume_claim = Some(claim(&mounts.source, Some(true)));
-        }),
-        mounted("spill", SPILL_FOLDER, None, |volume| {
-            volume.empty_dir = Some(EmptyDirVolumeSource {
-                size_limit: run.config.tuning.spill_bytes.map(spill_limit),
-                medium: None,
-            });
-        }),
-        mounted("config", CONFIG_FOLDER, Some(true), |volume| {
-            volume.config_map = Some(ConfigMapVolumeSource {
-                name: children.clone(),
-                ..ConfigMapVolumeSource::default()
-            });
-        }),
-        mounted("tls", TLS_FOLDER, Some(true), |volume| {
-            volume.secret = Some(secret(AGENT_TLS_SECRET, None));
-        }),
-    ];
-    volumes.extend(store.map(|store| store_volume(store)));
-    if mounts.credentials {
-        // Optional: an agent that cannot log in says so, a pod that cannot start does not.
-        volumes.push(mounted(
-            "credentials",
-            CREDENTIALS_FOLDER,
-            Some(true),
-            |volume| {
-                volume.secret = Some(secret(&children, Some(true)));
-            },
-        ));
-    }
-    volumes
-}
-
-/// Who needs too much should be able to say so: a pod that goes beyond the limit of its volume is evicted without a word.
-fn spill_limit(bytes: u64) -> Quantity {
-    Quantity(bytes.saturating_add(SPILL_MARGIN).to_string())
-}
-
-fn store_volume(store: &str) -> (Volume, VolumeMount) {
-    mounted("store", STORE_FOLDER, None, |volume| {
-        volume.persistent_volume_claim = Some(claim(store, None));
-    })
-}
-
-fn claim(name: &str, read_only: Option<bool>) -> PersistentVolumeClaimVolumeSource {
-    PersistentVolumeClaimVolumeSource {
-        claim_name: name.into(),
-        read_only,
-    }
-}
-
-fn mounted(
-    name: &str,
-    folder: &str,
-    read_only: Option<bool>,
-    from: impl FnOnce(&mut Volume),
-) -> (Volume, VolumeMount) {
-    let mut volume = Volume {
-        name: name.into(),
-        ..Volume::default()
-    };
-    from(&mut volume);
-    let mount = VolumeMount {
-        name: name.into(),
-        mount_path: folder.into(),
-        read_only,
-        ..VolumeMount::default()
-    };
-    (volume, mount)
 }
 
 #[cfg(test)]
