@@ -16,7 +16,8 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0  every file that was read is what was written
   1  damaged files were found
-  2  not everything could be verified: files unreadable or changed meanwhile, folders not listed, too many files gone
+  2  not everything could be verified: files unreadable or changed meanwhile, folders not listed, too many files gone,
+     or ended after the listing as it was told to
   3  an error; nothing is lost, and an interrupted run can be resumed";
 
 /// Finds files that are no longer what was written.

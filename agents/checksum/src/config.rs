@@ -262,7 +262,34 @@ pub(crate) fn secret(folder: &Path, name: &str) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn all_that_is_said_about_a_job_is_heard() {
+        let document = json!({"version": 1, "uid": "uid", "generation": 1, "spec": {
+            "run": "here/run", "fileSystem": "home", "root": "/source/photos", "mode": "Full", "algorithm": "sha1",
+            "store": {"embedded": {}}, "deletionGuardPercent": 11, "concurrency": 7, "stopAfterSync": true, "consistent": true,
+            "tuning": {"packBytes": 1, "packFiles": 2, "syncConcurrency": 3, "syncChunkRows": 4, "writeBackConcurrency": 5,
+                "writeBackBatch": 6, "bypassCache": true, "spillBytes": 8},
+        }});
+        let document = serde_json::from_value(document).unwrap();
+        let folders = Folders {
+            store_folder: "/store".into(),
+            spill_folder: "/spill".into(),
+            credentials_folder: "/credentials".into(),
+        };
+        let job = Told::read(&document).unwrap().job(&folders).unwrap();
+        assert_eq!((job.packs.bytes, job.packs.files), (1, 2));
+        assert_eq!((job.sync_concurrency, job.sync_rows), (3, 4));
+        assert_eq!((job.writers, job.batch), (5, 6));
+        assert_eq!((job.readers, job.spill_size), (Some(7), Some(8)));
+        assert_eq!((job.deletion_guard, job.stop_after_sync), (11, true));
+        assert_eq!((job.medium, job.source), (Medium::Device, Source::Snapshot));
+        assert_eq!(job.root, Path::new("/source/photos"));
+        assert_eq!(job.spill, Path::new("/spill/listing"));
+    }
 
     #[test]
     fn an_embedded_store_is_named_after_its_file_system_as_far_as_folders_allow() {

@@ -407,6 +407,21 @@ mod tests {
     }
 
     #[test]
+    fn where_a_medium_fails_is_told() {
+        // The beginning of the memory of a process cannot be read: nothing is there.
+        let root = Root::open(Path::new("/proc/self")).unwrap();
+        let task = Task {
+            path: RelativePath::new(*b"mem"),
+            attributes: None,
+        };
+        let reading = Reader::new(&root, Medium::Cache, &|_| true).read(&task, &[Algorithm::Sha1]);
+        let Ok(Reading::Failed { why }) = reading else {
+            panic!("{reading:?}");
+        };
+        assert!(why.starts_with("failed to read at byte 0: "), "{why}");
+    }
+
+    #[test]
     fn a_file_that_moves_is_not_taken_for_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();

@@ -390,6 +390,23 @@ mod tests {
     }
 
     #[test]
+    fn what_could_not_be_verified_is_no_success_and_no_damage() {
+        let incomplete: [fn(&mut Run); 4] = [
+            |run| run.counts.unreadable = 1,
+            |run| run.counts.skipped = 1,
+            |run| run.complete = false,
+            |run| run.counts.selected += 1,
+        ];
+        for change in incomplete {
+            let mut run = Run::example(State::Finished);
+            change(&mut run);
+            assert_eq!(Result::of(&run).exit_code(), 2, "{run:?}");
+            run.counts.corrupt = 1;
+            assert_eq!(Result::of(&run).exit_code(), 1, "{run:?}");
+        }
+    }
+
+    #[test]
     fn what_is_not_told_is_promised_only_where_it_can_be_found() {
         let problem = list::Problem {
             path: RelativePath::new(*b"folder"),
@@ -433,18 +450,22 @@ mod tests {
 
     #[test]
     fn a_manifest_is_what_the_tools_of_others_print() {
-        let checksum = |path: &[u8]| {
+        let of = |algorithm: Algorithm, path: &[u8]| {
             let path = RelativePath::new(path);
-            let digest = Some(Algorithm::Crc32c.digest(b""));
             Checksum {
                 key: path.key(),
                 path,
-                digest,
+                digest: Some(algorithm.digest(b"")),
             }
         };
+        let checksum = |path: &[u8]| of(Algorithm::Crc32c, path);
         let line = |path: &[u8]| manifest_line(&checksum(path), Algorithm::Crc32c).unwrap();
         assert_eq!(line(b"a b"), b"00000000  a b\n");
         assert_eq!(line(b"a\nb\\"), b"\\00000000  a\\nb\\\\\n");
         assert_eq!(manifest_line(&checksum(b"a"), Algorithm::Sha1), None);
+        // What b3sum prints.
+        let line = manifest_line(&of(Algorithm::Blake3, b"a"), Algorithm::Blake3).unwrap();
+        let expected = b"af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262  a\n";
+        assert_eq!(line, expected);
     }
 }

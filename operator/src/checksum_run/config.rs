@@ -315,9 +315,22 @@ mod tests {
             "store": {"mysql": {"host": "db", "database": "sums", "credentialsRef": {"name": "db"}, "tls": {"secretRef": {"name": "ca"}}}},
             "queue": {"redis": {"host": "cache"}},
             "workers": {"replicas": 3, "concurrency": 7, "maxThroughput": "1Mi"},
-            "suspend": true, "stopAfter": "MetadataSync",
+            "suspend": true, "stopAfter": "MetadataSync", "deletionGuardPercent": 11,
+            "tuning": {"packSize": "2Mi", "packFiles": 3, "syncConcurrency": 4, "syncChunkRows": 500, "writeBackConcurrency": 6,
+                "writeBackBatch": 70, "bypassCache": false, "spillSize": "8Gi"},
         });
         insta::assert_yaml_snapshot!(validated(spec).document());
+    }
+
+    #[test]
+    fn a_snapshot_that_is_made_for_a_run_is_named_with_its_uid() {
+        let source =
+            json!({"persistentVolumeClaim": {"claimName": "home"}, "snapshot": {"csi": {}}});
+        let run = validated(json!({"source": source}));
+        assert_eq!(
+            run.config.snapshot.as_deref(),
+            Some("home-full-snapshot/run-uid")
+        );
     }
 
     #[test]

@@ -182,11 +182,16 @@ mod tests {
     #[test]
     fn a_run_of_another_place_is_left_to_its_owner() {
         let us = owner("a", "ns/run");
-        for by in [None, Some(owner("c", "elsewhere/run"))] {
+        let others = [
+            (None, "command line"),
+            (Some(owner("c", "elsewhere/run")), "elsewhere/run"),
+        ];
+        for (by, name) in others {
             let Claim::Others(why) = claim(Some(run(by, State::MetadataSync)), &us) else {
                 panic!("taken");
             };
             assert_eq!(why.reason, reason::UNRESOLVED_RUN.name);
+            assert!(why.message.contains(name), "{}", why.message);
         }
     }
 

@@ -71,6 +71,23 @@ fn a_limit_that_is_lifted_holds_no_longer_also_in_the_middle_of_a_file() {
 }
 
 #[test]
+fn more_files_are_read_at_once_than_there_are_processors_where_nobody_says_how_many() {
+    let pod = Pod::with(300);
+    let mut config = pod.config("run");
+    config["spec"]["concurrency"] = json!(null);
+    config["spec"]["maxThroughput"] = json!(100);
+    let child = pod.start(&config);
+    pod.until_logged("listening");
+    let processors = thread::available_parallelism().unwrap().get();
+    pod.until_so(|| pod.metric("orrery_checksum_reading") > processors as u64);
+    config["spec"]["maxThroughput"] = json!(null);
+    config["generation"] = json!(2);
+    pod.configure(&config);
+    assert!(pod::ended(child).success());
+    assert_eq!(pod.report().files.unwrap().new, 300);
+}
+
+#[test]
 fn a_suspended_run_reads_nothing_and_nothing_twice_afterwards() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");

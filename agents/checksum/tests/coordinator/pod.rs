@@ -168,11 +168,15 @@ impl Pod {
 
     /// Bytes that the process has read, by what Prometheus would be told.
     pub(crate) fn read_by_metrics(&self) -> u64 {
-        let metrics = self.metrics();
-        let mut lines = metrics.lines();
-        let line = lines.find(|line| line.starts_with("orrery_checksum_read_bytes_total "));
-        let number = line.and_then(|it| it.rsplit(' ').next());
-        number.unwrap().parse().unwrap()
+        self.metric("orrery_checksum_read_bytes_total")
+    }
+
+    /// A number that Prometheus would be told; of what it is not told, none.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let text = self.metrics();
+        let mut lines = text.lines().filter_map(|it| it.split_once(' '));
+        let line = lines.find(|(metric, _)| *metric == name);
+        line.map_or(0, |(_, number)| number.parse().unwrap())
     }
 
     /// Flips a bit as a medium does: the modification time stays.

@@ -67,7 +67,7 @@ async fn a_large_file_is_read_in_pieces_by_several_workers_and_is_the_same_file(
         blake3::hash(&content).to_hex().as_str()
     );
     for worker in &workers {
-        let read = worker.read()?;
+        let read = worker.pod.read_by_metrics();
         ensure!(read > 4 << 20, "one of them read only {read} bytes");
     }
     // The same file whole, by one process.
@@ -131,6 +131,10 @@ async fn the_limit_is_shared_by_those_who_read_and_follows_their_number() -> Res
     site.until_limit("10").await?;
     second.terminated().await?;
     site.until_limit("20").await?;
+    let third = site.worker("worker-3", &config);
+    site.until_limit("10").await?;
+    drop(third); // killed
+    site.until_limit("20").await?;
     config["spec"]["maxThroughput"] = json!(null);
     config["generation"] = json!(2);
     site.pod.configure(&config);
@@ -138,6 +142,29 @@ async fn the_limit_is_shared_by_those_who_read_and_follows_their_number() -> Res
     let report = site.ended(coordinator).await?;
     assert_eq!(report.files.unwrap().new, 300);
     drop(first);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_tries_more_readers_than_processors_where_nobody_says_how_many() -> Result<()> {
+    let site = Site::with(300).await?;
+    let mut config = site.config("run");
+    config["spec"]["concurrency"] = json!(null);
+    config["spec"]["maxThroughputPerWorker"] = json!(100);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    let processors = std::thread::available_parallelism()?.get() as u64;
+    let reading = || worker.pod.metric("orrery_checksum_reading");
+    worker.pod.until_logged("listening");
+    site.until("one more file is read", || async {
+        Ok(reading() > processors)
+    })
+    .await?;
+    config["spec"]["maxThroughputPerWorker"] = json!(null);
+    config["generation"] = json!(2);
+    worker.pod.configure(&config);
+    let report = site.ended(coordinator).await?;
+    assert_eq!(report.files.unwrap().new, 300);
     Ok(())
 }
 
@@ -306,11 +333,11 @@ async fn suspension_stops_all_workers_and_its_end_goes_on() -> Result<()> {
     site.pod.configure(&config);
     worker.pod.configure(&config);
     tokio::time::sleep(Duration::from_secs(5)).await; // it has so long
-    let before = worker.read()?;
+    let before = worker.pod.read_by_metrics();
     let all = site.pod.total();
     ensure!((1..all).contains(&before), "{before} of {all}");
     tokio::time::sleep(Duration::from_secs(3)).await; // and so long it could be caught at reading
-    assert_eq!(worker.read()?, before);
+    assert_eq!(worker.pod.read_by_metrics(), before);
     config["spec"]["suspend"] = json!(false);
     config["spec"]["maxThroughputPerWorker"] = json!(null);
     config["generation"] = json!(3);
@@ -319,7 +346,7 @@ async fn suspension_stops_all_workers_and_its_end_goes_on() -> Result<()> {
     let report = site.ended(coordinator).await?;
     assert_eq!(report.files.unwrap().new, 300);
     // Two readers had a file each under way, at most.
-    let read = worker.read()?;
+    let read = worker.pod.read_by_metrics();
     ensure!((all..=all + 2 * 20).contains(&read), "{read} of {all}");
     Ok(())
 }

@@ -80,8 +80,14 @@ async fn a_certificate_that_cannot_be_read_is_told_and_waited_for() -> Result<()
 async fn packs_that_wait_for_a_worker_are_told_to_prometheus() -> Result<()> {
     let site = Site::with(300).await?;
     let coordinator = site.coordinator(&site.config("run"));
-    let queued = || coordinator.metric("orrery_checksum_queued_packs");
+    let queued = || coordinator.pod.metric("orrery_checksum_queued_packs");
     site.pod.until_logged("listening");
-    site.until("packs wait", || async { Ok(queued()? > 0) })
-        .await
+    // As many as are wanted for workers that may come, and no more.
+    site.until("four packs wait", || async { Ok(queued() == 4) })
+        .await?;
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(100)).await; // so long it could be caught at sending more
+        assert_eq!(queued(), 4);
+    }
+    Ok(())
 }

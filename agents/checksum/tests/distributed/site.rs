@@ -63,19 +63,6 @@ impl Running {
     pub(crate) fn is_running(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
-
-    /// How many bytes it has read.
-    pub(crate) fn read(&self) -> Result<u64> {
-        self.metric("orrery_checksum_read_bytes_total")
-    }
-
-    /// What it tells of itself under this name; nothing, before it has said anything.
-    pub(crate) fn metric(&self, name: &str) -> Result<u64> {
-        let text = self.pod.metrics();
-        let mut lines = text.lines().filter_map(|it| it.split_once(' '));
-        let line = lines.find(|(metric, _)| *metric == name);
-        line.map_or(Ok(0), |(_, number)| Ok(number.parse()?))
-    }
 }
 
 impl Site {

@@ -10,7 +10,6 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
 use std::process::Command;
 
 use tree::{Tree, parsed, remove, said};
@@ -324,27 +323,22 @@ fn names_of_any_bytes_and_files_of_no_bytes_are_like_others() {
 
 #[test]
 fn a_manifest_is_checked_by_the_tools_of_others() {
-    let tree = Tree::with(30);
-    fs::write(tree.path("new\nline"), "x").unwrap();
-    tree.run(&["--algorithm", "sha256"]);
-    let manifest = tree.folder.path().join("manifest");
-    fs::write(
-        &manifest,
-        tree.about(&["report", "--format", "manifest"]).stdout,
-    )
-    .unwrap();
-    let check = |root: &Path| {
-        let mut sum = Command::new("sha256sum");
-        sum.args(["--check", "--quiet", "--strict"]).arg(&manifest);
-        sum.current_dir(root).output().unwrap()
-    };
-    assert!(
-        check(&tree.root()).status.success(),
-        "{:?}",
-        check(&tree.root())
-    );
-    tree.rot("folder1/file11");
-    assert!(!check(&tree.root()).status.success());
+    for (algorithm, tool) in [("sha1", "sha1sum"), ("sha256", "sha256sum")] {
+        let tree = Tree::with(30);
+        fs::write(tree.path("new\nline"), "x").unwrap();
+        tree.run(&["--algorithm", algorithm]);
+        let manifest = tree.folder.path().join("manifest");
+        let printed = tree.about(&["report", "--format", "manifest"]).stdout;
+        fs::write(&manifest, printed).unwrap();
+        let check = || {
+            let mut sum = Command::new(tool);
+            sum.args(["--check", "--quiet", "--strict"]).arg(&manifest);
+            sum.current_dir(tree.root()).output().unwrap()
+        };
+        assert!(check().status.success(), "{:?}", check());
+        tree.rot("folder1/file11");
+        assert!(!check().status.success());
+    }
 }
 
 #[test]

@@ -45,6 +45,10 @@ async fn a_listing_that_cannot_be_stored_forgets_nothing() -> Result<()> {
         assert_eq!(known().await?, 100);
         place.allow_progress().await?;
         let store = Store::open(&place.location, 2).await?;
+        let edited = RelativePath::new(*b"folder5/file55").key();
+        assert!(edited.partition() > 2, "its progress could not be stored");
+        let rows = store.view().rows((edited, edited), 1).await?;
+        assert_eq!(rows[0].changed_run, rows[0].read_run, "nor what was found");
         let run = store.view().last_run().await?.expect("it was begun");
         assert_eq!(run.state, State::MetadataSync);
         let shared = Arc::new(Shared::new(None, Instant::now()));
