@@ -54,6 +54,11 @@ impl Namespace {
         format!("{}jobs:{name}:lock_info", self.prefix)
     }
 
+    /// Which jobs have come back from dead pools, by their SHA-1, and how often. Ours alone.
+    pub(crate) fn come_back(&self, name: &str) -> String {
+        format!("{}jobs:{name}:come_back", self.prefix)
+    }
+
     pub(crate) fn max_concurrency(&self, name: &str) -> String {
         format!("{}jobs:{name}:max_concurrency", self.prefix)
     }

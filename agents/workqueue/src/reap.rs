@@ -1,4 +1,4 @@
-//! In: heartbeats, and lists of jobs in progress. Out: the jobs of dead pools, back in their queues.
+//! In: heartbeats, and lists of jobs in progress. Out: the jobs of dead pools, back in their queues, where they are next.
 //! Touches: Redis. Whether a pool is dead is decided again by Redis, in the step that moves its jobs, so several
 //! reapers can run at once, and a pool that comes back in between keeps what it has.
 
@@ -12,6 +12,9 @@ use crate::{Client, Error, Namespace, PoolOptions, scripts};
 
 /// So many jobs are moved in one step: Redis does nothing else meanwhile.
 const BATCH: u64 = 100;
+
+/// So long after the last one it is known which jobs have come back from dead pools.
+const KNOWN: Duration = Duration::from_hours(24);
 
 /// So many steps of a walk through the keys per search; the next search goes on there.
 const SEARCH_STEPS: usize = 100;
@@ -221,8 +224,9 @@ impl<'a> Reaper<'a> {
             .key(self.keys.in_progress(name, pool))
             .key(self.keys.queue(name))
             .key(self.keys.lock(name))
-            .key(self.keys.lock_info(name));
-        call.arg(pool).arg(beat).arg(BATCH);
+            .key(self.keys.lock_info(name))
+            .key(self.keys.come_back(name));
+        call.arg(pool).arg(beat).arg(BATCH).arg(KNOWN.as_secs());
         self.client.run(&call).await
     }
 

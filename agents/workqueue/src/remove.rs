@@ -29,6 +29,7 @@ impl Inspector {
             space.lock(name),
             space.lock_info(name),
             space.max_concurrency(name),
+            space.come_back(name),
         ];
         removed += self.unlink(&named).await?;
         let mut doomed = keys(&self.client, &space.in_progress_pattern()).await?;

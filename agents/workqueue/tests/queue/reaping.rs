@@ -36,6 +36,31 @@ async fn jobs_of_a_dead_pool_are_back_within_fifteen_seconds() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_job_that_comes_back_is_next_and_one_that_comes_back_again_is_last() -> Result<()> {
+    let bed = Bed::new().await?;
+    let reaper = bed.pool(&["Other"])?;
+    let first = bed.enqueue("N", 1).await?;
+    for _ in 0..2 {
+        let doomed = bed.pool(&["N"])?;
+        let taken = doomed.next().await?;
+        ensure!(
+            taken.job().id == first,
+            "it waited longest, and then it is next"
+        );
+        let waiting = bed.length("jobs:N").await?;
+        bed.enqueue("N", 2).await?;
+        let _frozen = doomed.freeze().await;
+        bed.list_becomes("jobs:N", waiting + 2).await?;
+    }
+    let last = bed.pool(&["N"])?;
+    for is_first in [false, false, true] {
+        let taken = last.next().await?;
+        ensure!((taken.job().id == first) == is_first);
+    }
+    reaper.stop().await
+}
+
+#[tokio::test]
 async fn several_reapers_move_each_job_once() -> Result<()> {
     let bed = Bed::new().await?;
     let jobs = (0..100).map(|number| NewJob {
