@@ -164,17 +164,12 @@ async fn unusable_twice(cluster: &Kubernetes, client: &Client, namespace: &str) 
 }
 
 async fn ready_with(cluster: &Kubernetes, namespace: &str, name: &str, reason: &str) -> Result<()> {
+    let (object, path) = (
+        format!("cksched/{name}"),
+        "{.status.conditions[?(@.type=='Ready')].reason}",
+    );
     eventually(&format!("{name} to be {reason}"), SOON, async || {
-        let told = [
-            "-n",
-            namespace,
-            "get",
-            "cksched",
-            name,
-            "-o",
-            "jsonpath={.status.conditions[?(@.type=='Ready')].reason}",
-        ];
-        let told = cluster.kubectl(&told).await?.ok()?;
+        let told = runs::get(cluster, namespace, &object, path).await?;
         ensure!(told == reason, "{told}");
         Ok(Some(()))
     })

@@ -199,7 +199,12 @@ async fn apply(cluster: &Kubernetes, object: &Value) -> Result<()> {
 }
 
 /// What `kubectl get` prints of an object; nothing if it is not there.
-async fn get(cluster: &Kubernetes, namespace: &str, object: &str, path: &str) -> Result<String> {
+pub(crate) async fn get(
+    cluster: &Kubernetes,
+    namespace: &str,
+    object: &str,
+    path: &str,
+) -> Result<String> {
     let path = format!("jsonpath={path}");
     let args = [
         "-n",
