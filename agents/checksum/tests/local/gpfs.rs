@@ -44,7 +44,8 @@ mv "$to.new" "$to""#,
     ),
     (
         "mmdelsnapshot",
-        r#"[ ! -e "$BUSY" ] || fail "6027-2695" "Snapshot $2 is in use."
+        r#"[ ! -e "$STUCK" ] || sleep 60
+[ ! -e "$BUSY" ] || fail "6027-2695" "Snapshot $2 is in use."
 [ -e "$MOUNT/.snapshots/$2" ] || fail "6027-2683" "Snapshot $2 does not exist."
 rm -r "$MOUNT/.snapshots/$2""#,
     ),
@@ -92,6 +93,7 @@ impl Scale {
             .env("LOG", self.file("log"))
             .env("FULL", self.file("full"))
             .env("SLOW", self.file("slow"))
+            .env("STUCK", self.file("stuck"))
             .env("BUSY", self.file("busy"));
         command
     }
@@ -107,12 +109,17 @@ impl Scale {
 
     /// A run that is ended by a signal while its snapshot is listed.
     fn interrupted(&self) {
-        let listed = || self.log().matches("mmapplypolicy").count();
-        let before = listed();
-        fs::write(self.file("slow"), "").unwrap();
+        self.ended_in("mmapplypolicy", "slow");
+    }
+
+    /// A run that is ended by a signal while this command takes long, for which there is a file.
+    fn ended_in(&self, command: &str, file: &str) {
+        let calls = || self.log().matches(command).count();
+        let before = calls();
+        fs::write(self.file(file), "").unwrap();
         let child = self.command(&["--gpfs", "gpfs0"]).spawn().unwrap();
         let began = Instant::now();
-        while listed() == before {
+        while calls() == before {
             assert!(began.elapsed() < PATIENCE, "{}", self.log());
             thread::sleep(Duration::from_millis(20));
         }
@@ -120,7 +127,7 @@ impl Scale {
         let ended = said(&child.wait_with_output().unwrap());
         assert_eq!(ended.code, 3);
         assert_eq!(self.snapshots(), 1);
-        fs::remove_file(self.file("slow")).unwrap();
+        fs::remove_file(self.file(file)).unwrap();
     }
 
     fn snapshots(&self) -> usize {
@@ -198,6 +205,19 @@ fn a_snapshot_that_cannot_be_deleted_is_told_beside_what_was_found_and_goes_with
     // As after a run that died when it had ended: the next one deletes it.
     fs::remove_file(scale.file("busy")).unwrap();
     scale.run(&[]);
+    assert_eq!(scale.snapshots(), 0);
+}
+
+#[test]
+fn who_stops_while_the_snapshot_of_the_last_run_is_deleted_begins_no_new_run() {
+    let scale = Scale::with(30);
+    fs::write(scale.file("busy"), "").unwrap();
+    scale.run(&[]);
+    fs::remove_file(scale.file("busy")).unwrap();
+    scale.ended_in("mmdelsnapshot", "stuck");
+    // One that was begun would have to be gone on with, or given up.
+    let next = scale.run(&[]);
+    assert_eq!(next.counts(), [("total", 30), ("verified", 30)], "{next:?}");
     assert_eq!(scale.snapshots(), 0);
 }
 
