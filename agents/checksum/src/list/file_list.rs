@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use super::collect::Collector;
 use super::exclude::Excludes;
 use super::folder::{Budget, Folder};
-use super::records::{Records, below_root};
+use super::records::{Records, below_root, is_root};
 use super::share::{Clerk, share};
 use super::stat::{self, Kind};
 use super::{Error, Listing, Sink, policy};
@@ -146,6 +146,9 @@ impl<'a> Clerk<'a> for Asker<'a> {
     const WORD: &'static str = "path";
 
     fn take(&mut self, path: &[u8]) -> Result<ControlFlow<()>, &'static str> {
+        if is_root(path, self.prefix) {
+            return Ok(Continue(()));
+        }
         let path = below_root(path, self.prefix)?;
         if self.excludes.covers(&path) {
             self.out.found.excluded += 1;

@@ -90,6 +90,13 @@ pub(super) fn below_root(path: &[u8], prefix: &[u8]) -> Result<Vec<u8>, &'static
     cleaned(rest)
 }
 
+/// Whether a path is that of the root itself, with which `find` begins.
+pub(super) fn is_root(path: &[u8], prefix: &[u8]) -> bool {
+    let path = without_slash(path);
+    let is_here = path == b"." && (prefix.starts_with(b"/") || prefix.is_empty());
+    is_here || (!path.is_empty() && path == without_slash(prefix))
+}
+
 /// Whether nothing of a path is to be cleaned. Looks at all of it, however it begins: many bytes at once take as long as one.
 fn is_plain(path: &[u8]) -> bool {
     let ([first, rest @ ..], Some(last)) = (path, path.last()) else {
@@ -181,6 +188,23 @@ mod tests {
         assert_eq!(below_root(b"other/a", b"data"), Err("not below the prefix"));
         assert_eq!(below_root(b"./a", b"/fs"), Ok(b"a".to_vec()));
         assert_eq!(below_root(b"/a", b"/"), Ok(b"a".to_vec()));
+    }
+
+    #[test]
+    fn the_root_is_known_by_its_path_and_by_a_point() {
+        for (path, prefix) in [("/fs/a", "/fs/a"), ("/fs/a/", "/fs/a"), ("a", "a/")] {
+            assert!(is_root(path.as_bytes(), prefix.as_bytes()), "{path}");
+        }
+        assert!(is_root(b".", b"/fs") && is_root(b"./", b""));
+        for (path, prefix) in [
+            ("/fs", "/fs/a"),
+            (".", "a"),
+            ("", ""),
+            ("/", ""),
+            ("..", "/fs"),
+        ] {
+            assert!(!is_root(path.as_bytes(), prefix.as_bytes()), "{path}");
+        }
     }
 
     #[test]

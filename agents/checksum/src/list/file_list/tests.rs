@@ -2,6 +2,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufReader, Read};
 use std::ops::ControlFlow::Break;
+use std::process::Command;
 use std::sync::Mutex;
 
 use super::super::share::TOLD;
@@ -49,6 +50,26 @@ fn relative_and_absolute_paths_are_found_below_the_root() {
     assert_eq!(found[0].attributes.size, 5);
     assert_eq!((listing.files, listing.bytes, listing.other), (2, 5, 1));
     assert!(listing.is_complete());
+}
+
+#[test]
+fn what_find_prints_is_a_complete_list() {
+    let tree = tempfile::tempdir().unwrap();
+    fs::create_dir(tree.path().join("a")).unwrap();
+    fs::write(tree.path().join("a/b"), "").unwrap();
+    let find = |from: &Path| {
+        let mut find = Command::new("find");
+        let find = find.arg(from).arg("-print0").current_dir(tree.path());
+        find.output().unwrap().stdout
+    };
+    for list in [find(tree.path()), find(Path::new("."))] {
+        let (listing, found) = read(&list, tree.path(), &Options::default());
+        assert_eq!(paths(&found), [b"a/b"]);
+        assert!(listing.is_complete(), "{:?}", listing.problems);
+    }
+    // The root alone proves nothing: this is a list of another tree.
+    let (listing, _) = read(b".\0./c\0", tree.path(), &Options::default());
+    assert!(!listing.is_complete());
 }
 
 #[test]
