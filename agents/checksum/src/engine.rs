@@ -269,17 +269,14 @@ async fn forget_problems(store: &Store, run: &Run, shared: &Shared) -> Result<()
 
 /// Gives a run up: it can no longer be resumed, and the next may begin. Returns it as it is then.
 pub async fn abort(store: &Store, mut run: Run, why: Option<&Ending>) -> Result<Run, Error> {
-    if let Some(why) = why
-        && !run.state.is_resolved()
-    {
-        store.explain(&mut run, why).await?;
+    if !run.state.is_resolved() {
+        let aborted = run.state.aborted();
+        store
+            .give_up(&mut run, aborted, why, Timestamp::now())
+            .await?;
     }
-    let mut next = Some(run.state.aborted());
-    while let Some(state) = next {
-        if state != run.state {
-            store.advance(&mut run, state, Timestamp::now()).await?;
-        }
-        next = run.state.next();
+    while let Some(next) = run.state.next() {
+        store.advance(&mut run, next, Timestamp::now()).await?;
     }
     Ok(run)
 }

@@ -19,9 +19,23 @@ pub struct Row {
     pub suspect_run: RunId,
     /// See [`crate::judge::Known::read_run`].
     pub read_run: RunId,
+    /// The modification time of what was read then, if that is known.
+    pub read_mtime: Option<i64>,
 }
 
 impl Row {
+    /// Whether this is what was read last, although the last listing had something else: the wrong volume, or a file that
+    /// somebody has put back.
+    fn was_read_as(&self, seen: &Attributes) -> bool {
+        let read = self.read_mtime.map(|mtime| Attributes {
+            mtime,
+            // As exactly as the listing of then said, which may have been to the microsecond.
+            ctime: UNKNOWN,
+            ..*seen
+        });
+        read.is_some_and(|it| it.has_time_of(seen))
+    }
+
     /// Whether it must be read whatever the mode: it was never read, or something happened to it since.
     pub fn is_unread(&self) -> bool {
         self.changed_run > self.read_run || self.suspect_run > self.read_run
@@ -59,6 +73,8 @@ pub struct Differences<'a> {
     pub changed: Vec<Seen<'a>>,
     /// Files with the same modification time, but another size or time of change: to be read and compared.
     pub suspect: Vec<Seen<'a>>,
+    /// Files that have the modification time again with which they were read: to be read and compared with that.
+    pub returned: Vec<Seen<'a>>,
     /// Files that are as they were, and of which more is known now.
     pub refined: Vec<Seen<'a>>,
     /// Files of the store that are gone.
@@ -135,6 +151,7 @@ impl<'a> Differences<'a> {
             changed_run: run,
             suspect_run: 0,
             read_run: 0,
+            read_mtime: None,
         };
         match row {
             None => {
@@ -154,6 +171,10 @@ impl<'a> Differences<'a> {
                         (now.changed_run, now.suspect_run) = (row.changed_run, run);
                         self.suspect.push(seen);
                     }
+                    Change::Edited if row.was_read_as(&seen.attributes) => {
+                        (now.changed_run, now.suspect_run) = (row.read_run, run);
+                        self.returned.push(seen);
+                    }
                     Change::Edited => self.changed.push(seen),
                 }
             }
@@ -166,6 +187,7 @@ impl<'a> Differences<'a> {
         self.new.extend(other.new);
         self.changed.extend(other.changed);
         self.suspect.extend(other.suspect);
+        self.returned.extend(other.returned);
         self.refined.extend(other.refined);
         self.missing.extend(other.missing);
         self.unknown += other.unknown;
@@ -179,10 +201,11 @@ impl<'a> Differences<'a> {
             new,
             changed,
             suspect,
+            returned,
             refined,
             ..
         } = self;
-        [new, changed, suspect, refined]
+        [new, changed, suspect, returned, refined]
             .iter()
             .all(|it| it.is_empty())
     }
@@ -255,6 +278,7 @@ mod tests {
             changed_run: 1,
             suspect_run: 0,
             read_run: 1,
+            read_mtime: Some(SEEN.mtime),
         }
     }
 
@@ -269,8 +293,8 @@ mod tests {
         let with = |size, mtime, ctime| Attributes { size, mtime, ctime };
         let listed = vec![
             seen("same", SEEN),
-            seen("edited", with(10, 6, 6)),
-            seen("older", with(10, 4, 6)),
+            seen("edited", with(10, 6000, 6000)),
+            seen("older", with(10, -6000, 6000)),
             seen("grown", with(11, 5, 5)),
             seen("touched", with(10, 5, 6)),
             seen("new", SEEN),
@@ -282,6 +306,27 @@ mod tests {
         assert_eq!(found.suspect.len(), 2);
         assert_eq!(found.missing, [Key::of(b"gone")]);
         assert_eq!((found.listed.total, found.listed.selected), (6, 5));
+    }
+
+    #[test]
+    fn a_file_that_is_again_what_was_read_is_compared_with_that() {
+        // What a run of another volume has seen, or one that was given up.
+        let mut row = row("a");
+        (row.attributes.mtime, row.changed_run) = (9, 2);
+        let found = |mtime, read_mtime| {
+            let listed = vec![seen("a", Attributes { mtime, ..SEEN })];
+            let known = Row {
+                read_mtime,
+                ..row.clone()
+            };
+            differences(listed, vec![known], Mode::Incremental)
+        };
+        let again = found(SEEN.mtime, Some(SEEN.mtime));
+        assert_eq!((again.returned.len(), again.changed.len()), (1, 0));
+        assert_eq!(again.listed.selected, 1);
+        let edited = found(SEEN.mtime + 5000, Some(SEEN.mtime));
+        assert_eq!((edited.returned.len(), edited.changed.len()), (0, 1));
+        assert_eq!(found(SEEN.mtime, None).changed.len(), 1);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod content;
 mod pair;
+mod settle;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -171,26 +172,26 @@ impl<'a> Reader<'a> {
     ) -> Result<Result<PieceSum, Reading>, Stopped> {
         let hashers = vec![split::hasher(span.offset)];
         let read = self.hash(task, Some(span), hashers)?;
-        Ok(read.and_then(|(hashers, end)| {
+        Ok(read.and_then(|Hashed { hashers, end, file }| {
             let node = hashers.first().and_then(split::node);
-            match (node, task.attributes) {
-                (Some(node), Some(Attributes { size, .. }))
-                    if end == span.offset.saturating_add(span.length) =>
-                {
-                    Ok(PieceSum { span, size, node })
-                }
-                _ => Err(moving("changed since it was listed")),
+            match node.filter(|_| end == span.offset.saturating_add(span.length)) {
+                Some(node) => Ok(PieceSum {
+                    span,
+                    size: file.size,
+                    ctime: file.ctime,
+                    node,
+                }),
+                None => Err(moving("changed since it was listed")),
             }
         }))
     }
 
-    /// The hashers after all was read, and where that ended; or what came of it instead.
     fn hash(
         &mut self,
         task: &Task,
         span: Option<Span>,
         hashers: Vec<Hasher>,
-    ) -> Result<Result<(Vec<Hasher>, u64), Reading>, Stopped> {
+    ) -> Result<Result<Hashed, Reading>, Stopped> {
         let mut open = match Open::new(self.root, self.medium, task, span, hashers) {
             Ok(open) => open,
             Err(reading) => return Ok(Err(reading)),
@@ -199,6 +200,15 @@ impl<'a> Reader<'a> {
         let end = self.buffers.feed(&mut open.content, self.pace, update)?;
         Ok(open.close(end))
     }
+}
+
+/// What is known when all was read.
+struct Hashed {
+    hashers: Vec<Hasher>,
+    /// Where it ended.
+    end: u64,
+    /// What the file was, before and after.
+    file: Attributes,
 }
 
 /// A file that is being read.
@@ -235,6 +245,7 @@ impl Open {
         {
             return Err(moving("changed since it was listed"));
         }
+        settle::settle(before.mtime);
         let content = Content::new(file, before.size, medium);
         Ok(Self {
             content: match span {
@@ -247,8 +258,8 @@ impl Open {
         })
     }
 
-    /// The hashers, and where reading ended, if it is still the same file.
-    fn close(self, end: Result<u64, Failed>) -> Result<(Vec<Hasher>, u64), Reading> {
+    /// What was read, if it is still the same file.
+    fn close(self, end: Result<u64, Failed>) -> Result<Hashed, Reading> {
         let end = end.map_err(|(offset, error)| {
             let error = io::Error::from(error);
             let why = format!("failed to read at byte {offset}: {error}");
@@ -258,7 +269,11 @@ impl Open {
             Ok(Some(after))
                 if after == self.before && (!self.is_whole || end == self.before.size) =>
             {
-                Ok((self.hashers, end))
+                Ok(Hashed {
+                    hashers: self.hashers,
+                    end,
+                    file: after,
+                })
             }
             Ok(_) => Err(moving("changed while it was read")),
             Err(error) => Err(failed("failed to look again at", error)),
@@ -267,12 +282,12 @@ impl Open {
 }
 
 /// What came of reading a whole file.
-fn whole(read: Result<(Vec<Hasher>, u64), Reading>) -> Reading {
+fn whole(read: Result<Hashed, Reading>) -> Reading {
     read.map_or_else(
         |reading| reading,
-        |(hashers, bytes)| Reading::Read {
-            digests: hashers.into_iter().map(Hasher::finish).collect(),
-            bytes,
+        |read| Reading::Read {
+            digests: read.hashers.into_iter().map(Hasher::finish).collect(),
+            bytes: read.end,
         },
     )
 }
@@ -371,13 +386,14 @@ mod tests {
         for medium in [Medium::Cache, Medium::Device] {
             let mut reader = Reader::new(&root, medium, &|_| true);
             let mut pieces = split::Pieces::default();
-            let mut whole = None;
+            let mut came = split::Came::Part;
             for span in split::spans(content.len() as u64, 1).unwrap() {
                 let sum = reader.read_piece(&task, span).unwrap().unwrap();
-                whole = pieces.add(task.path.key(), sum);
+                came = pieces.add(task.path.key(), sum);
             }
             let digest = Algorithm::Blake3.digest(&content);
-            assert_eq!(whole, Some((digest, content.len() as u64)));
+            let size = content.len() as u64;
+            assert_eq!(came, split::Came::Whole(digest, size));
         }
         files::write(folder.path().join("a"), "short").unwrap();
         let mut reader = Reader::new(&root, Medium::Cache, &|_| true);

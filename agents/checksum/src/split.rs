@@ -1,7 +1,7 @@
 //! Large files in pieces that several workers read at once. BLAKE3 is a tree, so what its pieces hash to makes the same digest
 //! as the whole file does. In: sizes, and what pieces hashed to. Out: pieces, and a digest. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use blake3::hazmat::{HasherExt as _, Mode, merge_subtrees_non_root, merge_subtrees_root};
 
@@ -12,6 +12,8 @@ use crate::path::Key;
 const PACKS: u64 = 32;
 /// No piece is smaller: each costs a message.
 const SMALLEST: u64 = 1 << 20;
+/// No file has more: what came back of them is kept until it is whole, and a file may claim to be larger than any disk.
+const MOST: u64 = 4096;
 
 /// What a piece hashes to: the node of the tree above it.
 pub type Node = [u8; 32];
@@ -32,13 +34,16 @@ pub struct PieceSum {
     pub span: Span,
     /// How large the file is.
     pub size: u64,
+    /// When anything of it was changed last: pieces of one reading have this in common.
+    pub ctime: i64,
     /// What it hashed to.
     pub node: Node,
 }
 
 /// The pieces of a file of this size; none if it is not worth the while.
 pub fn spans(size: u64, pack_bytes: u64) -> Option<Vec<Span>> {
-    let piece = pack_bytes.saturating_mul(PACKS).max(SMALLEST);
+    let piece = pack_bytes.saturating_mul(PACKS);
+    let piece = piece.max(SMALLEST).max(size.div_ceil(MOST));
     let piece = piece.checked_next_power_of_two()?;
     if size <= piece.checked_mul(2)? {
         return None;
@@ -65,35 +70,68 @@ pub fn node(hasher: &Hasher) -> Option<Node> {
     }
 }
 
+/// What a piece makes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// Others are missing.
+    Part,
+    /// It was the last: the digest of the file, and its size.
+    Whole(Digest, u64),
+    /// The others were read before somebody changed the file, or after.
+    Changed,
+}
+
 /// Pieces that have come back, of files that are not whole yet.
 #[derive(Debug, Default)]
-pub struct Pieces(HashMap<Key, BTreeMap<u64, PieceSum>>);
+pub struct Pieces {
+    files: HashMap<Key, BTreeMap<u64, PieceSum>>,
+    /// Files of which the store has pieces, too.
+    kept: HashSet<Key>,
+}
 
 impl Pieces {
     /// Whether this piece has come back.
     pub fn has(&self, key: Key, span: Span) -> bool {
-        let file = self.0.get(&key);
+        let file = self.files.get(&key);
         file.is_some_and(|it| it.get(&span.offset).is_some_and(|sum| sum.span == span))
     }
 
-    /// Adds a piece; the digest of the file when it was the last, and its size.
-    pub fn add(&mut self, key: Key, sum: PieceSum) -> Option<(Digest, u64)> {
-        let file = self.0.entry(key).or_default();
-        let size = sum.size;
-        // The same file with another size is another file.
-        file.retain(|_, it| it.size == size);
+    /// Adds a piece. Of a file that is whole, or comes to nothing, no piece is kept.
+    pub fn add(&mut self, key: Key, sum: PieceSum) -> Came {
+        let file = self.files.entry(key).or_default();
+        let (size, ctime) = (sum.size, sum.ctime);
+        if file.values().any(|it| (it.size, it.ctime) != (size, ctime)) {
+            self.files.remove(&key);
+            return Came::Changed;
+        }
         file.insert(sum.span.offset, sum);
         if !is_whole(file, size) {
-            return None;
+            return Came::Part;
         }
-        let file = self.0.remove(&key)?;
         let nodes: Vec<Node> = file.values().map(|it| it.node).collect();
-        Some((Digest::new(Algorithm::Blake3, &root(&nodes)?), size))
+        self.files.remove(&key);
+        root(&nodes).map_or(Came::Part, |root| {
+            Came::Whole(Digest::new(Algorithm::Blake3, &root), size)
+        })
     }
 
-    /// Forgets a file that came to nothing.
-    pub fn forget(&mut self, key: Key) {
-        self.0.remove(&key);
+    /// The store keeps a piece of this file from now on.
+    pub fn keep(&mut self, key: Key) {
+        self.kept.insert(key);
+    }
+
+    /// Adds what the store has kept. Should it be of no use, the file is read again.
+    pub fn load(&mut self, pieces: Vec<(Key, PieceSum)>) {
+        for (key, sum) in pieces {
+            self.keep(key);
+            self.add(key, sum);
+        }
+    }
+
+    /// Forgets a file; whether the store has pieces of it.
+    pub fn forget(&mut self, key: Key) -> bool {
+        self.files.remove(&key);
+        self.kept.remove(&key)
     }
 }
 
@@ -151,7 +189,13 @@ mod tests {
             let length = usize::try_from(span.length).unwrap();
             hasher.update(&content[from..from + length]);
             let node = node(&hasher).unwrap();
-            PieceSum { span, size, node }
+            let ctime = 7;
+            PieceSum {
+                span,
+                size,
+                ctime,
+                node,
+            }
         });
         sums.collect()
     }
@@ -172,12 +216,12 @@ mod tests {
             let last = sums.pop().unwrap();
             let mut pieces = Pieces::default();
             for sum in sums {
-                assert_eq!(pieces.add(key, sum.clone()), None);
+                assert_eq!(pieces.add(key, sum.clone()), Came::Part);
                 assert!(pieces.has(key, sum.span));
-                assert_eq!(pieces.add(key, sum), None, "twice is once");
+                assert_eq!(pieces.add(key, sum), Came::Part, "twice is once");
             }
             let whole = Algorithm::Blake3.digest(&content);
-            assert_eq!(pieces.add(key, last), Some((whole, size)));
+            assert_eq!(pieces.add(key, last), Came::Whole(whole, size));
         }
     }
 
@@ -185,13 +229,32 @@ mod tests {
     fn pieces_of_different_states_of_a_file_never_meet() {
         let key = Key::of(b"a");
         let mut pieces = Pieces::default();
-        let (old, new) = (sums(&vec![1; 3 << 20]), sums(&vec![1; (3 << 20) + 1]));
-        assert_eq!(pieces.add(key, old[0].clone()), None);
-        assert_eq!(pieces.add(key, old[1].clone()), None);
-        assert_eq!(pieces.add(key, new[2].clone()), None);
-        assert_eq!(pieces.add(key, new[3].clone()), None);
-        assert_eq!(pieces.add(key, new[0].clone()), None);
-        assert!(pieces.add(key, new[1].clone()).is_some());
+        let old = sums(&vec![1; 3 << 20]);
+        let larger = sums(&vec![1; (3 << 20) + 1]);
+        // Written again, and the modification time put back.
+        let mut rewritten = old.clone();
+        rewritten.iter_mut().for_each(|sum| sum.ctime += 1);
+        for new in [larger, rewritten] {
+            assert_eq!(pieces.add(key, old[0].clone()), Came::Part);
+            assert_eq!(pieces.add(key, old[1].clone()), Came::Part);
+            assert_eq!(pieces.add(key, new[2].clone()), Came::Changed);
+            assert!(!pieces.has(key, old[0].span), "none is kept");
+        }
+    }
+
+    #[test]
+    fn what_was_kept_is_not_asked_for_again_and_goes_with_the_file() {
+        let key = Key::of(b"a");
+        let content = vec![1; 3 << 20];
+        let mut sums = sums(&content);
+        let last = sums.pop().unwrap();
+        let mut pieces = Pieces::default();
+        pieces.load(sums.iter().map(|it| (key, it.clone())).collect());
+        assert!(sums.iter().all(|it| pieces.has(key, it.span)));
+        let whole = Algorithm::Blake3.digest(&content);
+        assert_eq!(pieces.add(key, last), Came::Whole(whole, 3 << 20));
+        assert!(pieces.forget(key), "the store has some");
+        assert!(!pieces.forget(key));
     }
 
     #[test]
@@ -201,10 +264,11 @@ mod tests {
         let sum = |offset, length| PieceSum {
             span: Span { offset, length },
             size: u64::MAX,
+            ctime: 7,
             node: [0; 32],
         };
         for (offset, length) in [(u64::MAX, 1), (0, 0), (0, u64::MAX), (1, u64::MAX - 1)] {
-            assert_eq!(pieces.add(key, sum(offset, length)), None);
+            assert_eq!(pieces.add(key, sum(offset, length)), Came::Part);
         }
     }
 
@@ -221,5 +285,16 @@ mod tests {
             }
         );
         assert_eq!(spans(u64::MAX, u64::MAX), None);
+    }
+
+    #[test]
+    fn a_file_of_any_size_has_a_bounded_number_of_pieces() {
+        // A hole may be as large as the file system says.
+        for size in [1 << 40, (1 << 50) + 1, u64::MAX >> 1] {
+            let split = spans(size, 5 << 20).unwrap();
+            assert!(split.len() as u64 <= MOST, "{}", split.len());
+            assert!(split[0].length.is_power_of_two());
+            assert_eq!(split.iter().map(|it| it.length).sum::<u64>(), size);
+        }
     }
 }

@@ -11,6 +11,7 @@ mod link;
 mod links;
 mod lock;
 mod parts;
+mod pieces;
 mod place;
 mod report;
 mod runs;
@@ -195,10 +196,13 @@ async fn migrate(location: &Location, link: &mut Link) -> Result<(), Error> {
         });
     }
     for (n, schema) in schemas.iter().enumerate().skip(done) {
-        // MySQL commits each statement by itself; tables that a run that died has left are in nobody's use yet.
+        // MySQL commits each statement by itself; what a process that died has left of them is in nobody's use yet.
         link.begin().await?;
         for statement in statements(schema) {
-            link.raw(&statement).await?;
+            match link.raw(&statement).await {
+                Err(error) if error.is_known_column() => {}
+                changed => changed?,
+            }
         }
         let version = i64::try_from(n + 1).unwrap_or(i64::MAX);
         link.execute("INSERT INTO orrery_schema VALUES (?)", &values![version])

@@ -209,11 +209,19 @@ impl BackPack {
         }
         if !self.pieces.is_empty() {
             list(&mut out, "Pieces", self.pieces.len());
-            for (key, PieceSum { span, size, node }) in &self.pieces {
-                map(&mut out, 5);
+            for (key, sum) in &self.pieces {
+                let PieceSum {
+                    span,
+                    size,
+                    ctime,
+                    node,
+                } = sum;
+                map(&mut out, 6);
                 binary(&mut out, "Key", key.as_bytes());
                 encode_span(&mut out, *span);
                 number(&mut out, "Size", *size);
+                word(&mut out, "Ctime");
+                let _ = put::write_sint(&mut out, *ctime);
                 binary(&mut out, "Node", node);
             }
         }
@@ -259,9 +267,11 @@ fn decode_span(value: &ValueRef<'_>) -> Result<Span, Error> {
 
 fn decode_piece(value: &ValueRef<'_>) -> Result<PieceSum, Error> {
     let node = bytes(value, "Node")?;
+    let ctime = find(value, "Ctime").and_then(signed);
     Ok(PieceSum {
         span: decode_span(value)?,
         size: whole(value, "Size")?,
+        ctime: ctime.ok_or(Error::Field("Ctime"))?,
         node: node.try_into().map_err(|_| Error::Field("Node"))?,
     })
 }
@@ -388,6 +398,7 @@ mod tests {
                         length: 1 << 20,
                     },
                     size: 1 << 40,
+                    ctime: -7,
                     node: [7; 32],
                 },
             )],

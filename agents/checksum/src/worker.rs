@@ -24,7 +24,7 @@ use runtime::telemetry::chain;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use workqueue::{Idle, Kind, NewJob, Pool, PoolOptions, Published, Taken, Tries};
+use workqueue::{Idle, Kind, NewJob, Outcome, Pool, PoolOptions, Published, Taken, Tries};
 
 use crate::config::{Folders, Told};
 use crate::engine::Shared;
@@ -274,7 +274,7 @@ impl Crew {
         }
         if !self.is_wanted().await {
             info!("a pack of a run that is over is dropped");
-            return self.finish(&taken, Vec::new()).await;
+            return self.finish(&taken, None, None).await;
         }
         let (desk, shared) = (self.desk.clone(), self.shared.clone());
         let reading = tokio::task::spawn_blocking(move || desk.read(&shared, pack));
@@ -283,14 +283,9 @@ impl Crew {
                 .refuse(&taken, "a reader ended before its time", 4)
                 .await;
         };
-        let mut then = Vec::new();
-        if !results.is_empty() {
-            then.push(result_job(&self.queue.results(), &results));
-        }
-        if !rest.files.is_empty() {
-            then.push(pack_job(&rest));
-        }
-        self.finish(&taken, then).await;
+        let results = (!results.is_empty()).then(|| result_job(&self.queue.results(), &results));
+        let rest = (!rest.files.is_empty()).then(|| pack_job(&rest));
+        self.finish(&taken, results, rest).await;
     }
 
     /// Whether anybody waits for results: a run that goes on has published its limits.
@@ -315,14 +310,30 @@ impl Crew {
         false
     }
 
-    /// Results go out in the same step in which the pack is done, so they are never sent twice. If Redis is away for long,
-    /// somebody else has the pack by then.
-    async fn finish(&self, taken: &Taken, then: Vec<NewJob>) {
+    /// Results go out in the same step in which the pack is done, so they are seldom sent twice. If Redis was away for long,
+    /// somebody else has the pack by now. A run of ours hears of it all the same: what was read for an hour is not read for
+    /// nothing, and whatever comes twice counts once.
+    async fn finish(&self, taken: &Taken, results: Option<NewJob>, rest: Option<NewJob>) {
         const ATTEMPTS: usize = 30;
+        let then: Vec<NewJob> = results.iter().cloned().chain(rest).collect();
         for _ in 0..ATTEMPTS {
             match self.pool.finish_with(taken, then.clone()).await {
-                Ok(_) => return,
+                Ok(Outcome::Done) => return,
+                Ok(Outcome::Fenced) => return self.send_late(results).await,
                 Err(error) => self.trouble(&error).await,
+            }
+        }
+    }
+
+    /// As long as somebody waits for it.
+    async fn send_late(&self, results: Option<NewJob>) {
+        let Some(results) = results else {
+            return;
+        };
+        if matches!(self.queue.published().read().await, Ok(Some(_))) {
+            let sent = self.queue.enqueuer().enqueue_many(vec![results]).await;
+            if let Err(error) = sent {
+                self.trouble(&error).await;
             }
         }
     }

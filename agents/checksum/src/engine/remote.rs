@@ -10,7 +10,7 @@ mod send;
 mod source;
 
 use std::convert::Infallible;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,20 +29,18 @@ use crate::judge::Reading;
 use crate::path::Key;
 use crate::queue::{self, COMPUTE, Contact, Queue, payload};
 use crate::schedule::{Schedule, Seen};
-use crate::split::Pieces;
+use crate::split::{Came, PieceSum, Pieces};
 use crate::store::{FileResult, Run, Store};
 use crate::wire::BackPack;
 use send::{Line, send};
 use source::Source;
 
-/// After so many rounds of which nothing came, what is left is told as unreadable.
+/// After so many rounds in which all was consumed and nothing came, what is left is told as unreadable.
 const ROUNDS: usize = 3;
 /// How often it is looked whether all has come back.
 const LOOK: Duration = Duration::from_secs(1);
 /// The queue must be seen empty so often: between two looks a pack may be on its way.
 const LOOKS: usize = 3;
-/// How long a run waits for results while others keep the queue busy, before it sends again what is missing.
-const PATIENCE: Duration = Duration::from_mins(10);
 /// A worker waits at most so long before it looks for results again.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -61,6 +59,8 @@ pub(super) async fn work(
         queue.namespace.clone(),
         PoolOptions::new(kinds, writers),
     )?;
+    let mut pieces = Pieces::default();
+    pieces.load(store.view().pieces(run).await?);
     let remote = Remote {
         job,
         queue,
@@ -68,7 +68,8 @@ pub(super) async fn work(
         shared,
         pool: &pool,
         contact: Contact::default(),
-        pieces: Mutex::default(),
+        losses: AtomicU64::new(0),
+        pieces: Mutex::new(pieces),
         failures: job.failures(run),
     };
     let stop = CancellationToken::new();
@@ -95,8 +96,9 @@ pub(super) async fn work(
 pub async fn clean_up(queue: &Queue) {
     let inspector = queue.inspector();
     let _ = inspector.let_go(COMPUTE, &queue.results()).await;
-    let _ = inspector.remove(&queue.results()).await;
+    // Before the results: whoever is late sends none where nothing is published.
     let _ = queue.published().delete().await;
+    let _ = inspector.remove(&queue.results()).await;
     // Packs of others who share the queue stay, and so does a pause of theirs.
     let unused = async {
         let is_held = inspector.is_paused(COMPUTE).await?;
@@ -115,7 +117,9 @@ struct Remote<'a> {
     shared: &'a Arc<Shared>,
     pool: &'a Pool,
     contact: Contact,
-    /// Of large files. Who goes on with the run reads them again.
+    /// How often the queue was found to have lost all it had.
+    losses: AtomicU64,
+    /// Of large files.
     pieces: Mutex<Pieces>,
     /// Of this process: who goes on with the run tries them again as often.
     failures: Failures,
@@ -138,8 +142,9 @@ impl Line for Production<'_> {
         self.source.next().await
     }
 
-    async fn push(&self, packs: Vec<NewJob>) -> Result<(), workqueue::Error> {
-        self.enqueuer.enqueue_many(packs).await.map(|_| ())
+    async fn push(&self, packs: Vec<NewJob>) -> Result<bool, workqueue::Error> {
+        let enqueued = self.enqueuer.enqueue_many(packs).await?;
+        Ok(enqueued.first().is_some_and(|it| it.length <= 1))
     }
 }
 
@@ -153,10 +158,14 @@ impl Remote<'_> {
                 return Ok(());
             }
             let keys = self.failures.begin_round(before);
+            let losses = self.losses.load(Ordering::Relaxed);
             self.produce(run, keys).await?;
             self.drained(run).await?;
-            let is_fruitless = self.remaining(run).await? >= before;
-            fruitless = if is_fruitless { fruitless + 1 } else { 0 };
+            if self.remaining(run).await? < before {
+                fruitless = 0;
+            } else if !self.has_lost_since(losses).await {
+                fruitless += 1;
+            }
             if fruitless >= ROUNDS {
                 return Ok(give_up(self.store, run, &self.failures).await?);
             }
@@ -181,7 +190,7 @@ impl Remote<'_> {
             enqueuer: self.queue.enqueuer(),
         };
         let mut held = Vec::new();
-        let (began, mut added) = (Instant::now(), 0);
+        let (began, mut added, mut was_empty) = (Instant::now(), 0, false);
         while !self.shared.is_stopped() {
             let looked = async {
                 let length = inspector.queue_length(COMPUTE).await?;
@@ -199,12 +208,12 @@ impl Remote<'_> {
                 length,
                 workers,
                 added,
-                was_empty: length == 0 && added > 0,
+                was_empty,
             };
             let decision = schedule.step(began.elapsed(), seen);
             let wanted = decision.target.saturating_sub(length);
             let sent = send(&mut line, &mut held, wanted).await?;
-            added = sent.packs;
+            (added, was_empty) = (sent.packs, sent.found_empty);
             if sent.is_all {
                 return Ok(());
             }
@@ -216,47 +225,38 @@ impl Remote<'_> {
         Err(Error::Stopped { run: run.id })
     }
 
-    /// Waits until all has come back, or nothing more will.
+    /// Waits until all has come back, or nothing more will. As long as there is something in the queue, it will: a large file
+    /// may take hours, packs of a worker that died come back by themselves, and those that end every worker go to the dead.
     async fn drained(&self, run: &Run) -> Result<(), Error> {
         let inspector = self.queue.inspector();
-        let (mut empty, mut last, mut moved) = (0, i64::MAX, Instant::now());
-        loop {
-            let remaining = self.remaining(run).await?;
-            if remaining != last || self.shared.is_paused() {
-                (last, moved) = (remaining, Instant::now());
-            }
-            if remaining == 0 || moved.elapsed() > PATIENCE {
-                return Ok(());
-            }
+        let mut empty = 0;
+        while empty < LOOKS && self.remaining(run).await? > 0 {
             let looked = async {
                 let packs = inspector.counts(COMPUTE).await?;
                 let results = inspector.counts(&self.queue.results()).await?;
-                let workers = inspector.workers(COMPUTE).await?;
-                let is_held = inspector.is_paused(COMPUTE).await?;
-                Ok::<_, workqueue::Error>((packs, results, workers, is_held))
+                Ok::<_, workqueue::Error>((packs, results))
             };
             match looked.await {
-                Ok((packs, results, workers, is_held)) => {
+                Ok((packs, results)) => {
                     self.shared.queued.store(packs.queued, Ordering::Relaxed);
                     let is_empty = packs.is_drained() && results.is_drained();
                     empty = if is_empty { empty + 1 } else { 0 };
-                    // A large file may take hours, and a worker that died gives its pack back by itself. Without workers,
-                    // or while somebody holds packs back, there is nobody to lose anything.
-                    let is_served = packs.in_progress + results.in_progress > 0;
-                    if is_served || workers == 0 || is_held {
-                        moved = Instant::now();
-                    }
                 }
                 Err(error) => {
                     empty = 0;
                     self.trouble(&error).await;
                 }
             }
-            if empty >= LOOKS {
-                return Ok(());
-            }
             sleep(LOOK).await;
         }
+        Ok(())
+    }
+
+    /// Whether the queue has lost what it had: then nobody could say what came of it. What is published is there as long as
+    /// it has not, and whoever publishes it again counts that first.
+    async fn has_lost_since(&self, losses: u64) -> bool {
+        let is_there = matches!(self.queue.published().read().await, Ok(Some(_)));
+        !is_there || self.losses.load(Ordering::Relaxed) != losses
     }
 
     /// Stores results as they come. They are acknowledged when they are stored: who dies in between has them sent again.
@@ -279,7 +279,7 @@ impl Remote<'_> {
                 continue;
             }
             idle.reset();
-            self.store_all(run, batch.results).await?;
+            self.store_all(run, batch.results, &batch.pieces).await?;
             *self.shared.queue_trouble() = None;
             for taken in &batch.taken {
                 if let Err(error) = self.pool.finish(taken).await {
@@ -291,23 +291,35 @@ impl Remote<'_> {
     }
 
     /// Without what is to be read again.
-    async fn store_all(&self, run: &Run, mut results: Vec<FileResult>) -> Result<(), Error> {
+    async fn store_all(
+        &self,
+        run: &Run,
+        mut results: Vec<FileResult>,
+        pieces: &[(Key, PieceSum)],
+    ) -> Result<(), Error> {
+        if !pieces.is_empty() {
+            self.store.keep_pieces(run.id, pieces).await?;
+            let mut kept = self.pieces();
+            pieces.iter().for_each(|(key, _)| kept.keep(*key));
+        }
         self.failures
             .settle(&mut results, |(key, reading)| (*key, reading));
         if results.is_empty() {
             return Ok(());
-        }
-        {
-            let mut pieces = self.pieces();
-            for (key, _) in &results {
-                pieces.forget(*key);
-            }
         }
         let stored = self
             .store
             .write_back(run, &results, Timestamp::now())
             .await?;
         self.shared.tell(&stored);
+        let split = {
+            let mut pieces = self.pieces();
+            let keys = results.iter().map(|(key, _)| *key);
+            keys.filter(|key| pieces.forget(*key)).collect::<Vec<_>>()
+        };
+        if !split.is_empty() {
+            self.store.forget_pieces(run.id, &split).await?;
+        }
         Ok(())
     }
 
@@ -342,10 +354,8 @@ impl Remote<'_> {
         }
         batch.results.extend(pack.results);
         for (key, sum) in pack.pieces {
-            if let Some((digest, bytes)) = self.pieces().add(key, sum) {
-                let digests = vec![digest];
-                batch.results.push((key, Reading::Read { digests, bytes }));
-            }
+            let came = self.pieces().add(key, sum.clone());
+            batch.add(key, sum, came);
         }
         batch.taken.push(taken);
         Ok(())
@@ -364,5 +374,22 @@ impl Remote<'_> {
 #[derive(Default)]
 struct Batch {
     results: Vec<FileResult>,
+    pieces: Vec<(Key, PieceSum)>,
     taken: Vec<Taken>,
+}
+
+impl Batch {
+    fn add(&mut self, key: Key, piece: PieceSum, came: Came) {
+        let reading = match came {
+            Came::Part => return self.pieces.push((key, piece)),
+            Came::Whole(digest, bytes) => Reading::Read {
+                digests: vec![digest],
+                bytes,
+            },
+            Came::Changed => Reading::Moving {
+                why: "changed while it was read".into(),
+            },
+        };
+        self.results.push((key, reading));
+    }
 }

@@ -6,6 +6,9 @@ use crate::entry::Attributes;
 use crate::judge::{Outcome, Reading, RunId, Verdict, Warning, judge};
 use crate::path::Key;
 
+/// So much of a reason is stored: it may come from afar.
+const WORDS: usize = 1000;
+
 /// What came of reading a file.
 pub type FileResult = (Key, Reading);
 
@@ -43,21 +46,32 @@ impl Batch {
     pub(super) fn add(&mut self, file: &Pending, reading: &Reading, algorithm: Algorithm) {
         let Pending { key, task, known } = file;
         let (key, path) = (*key, || task.path.as_bytes().to_vec());
-        if let Reading::Read { bytes, .. } = reading {
-            self.counts.bytes_read += bytes.cast_signed();
-        }
         let Verdict {
             outcome,
             checksum,
             warning,
             why,
-        } = judge(known, reading, algorithm);
+        } = match reading {
+            // Whoever reads sees to it; who says so nevertheless has not read this file.
+            Reading::Read { bytes, .. } if *bytes != file.attributes().size => {
+                let size = file.attributes().size;
+                let why = format!("{bytes} bytes came back of {size}");
+                judge(known, &Reading::Failed { why }, algorithm)
+            }
+            Reading::Read { bytes, .. } => {
+                let bytes = bytes.cast_signed();
+                self.counts.bytes_read = self.counts.bytes_read.saturating_add(bytes);
+                judge(known, reading, algorithm)
+            }
+            Reading::Moving { .. } | Reading::Failed { .. } => judge(known, reading, algorithm),
+        };
         self.count(outcome);
         match checksum {
             Some(checksum) => self.good.push((key, checksum)),
             None => self.bad.push(key),
         }
-        if let Some(why) = why {
+        if let Some(mut why) = why {
+            why.truncate(why.floor_char_boundary(WORDS));
             self.problems.push(Unverified {
                 key,
                 path: path(),

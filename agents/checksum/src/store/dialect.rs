@@ -25,17 +25,22 @@ impl Dialect {
     }
 
     /// The tables, by version: a later one is added, and brings what is there up to it.
-    pub(super) fn schemas(self) -> [&'static str; 1] {
+    pub(super) fn schemas(self) -> [&'static str; 2] {
         match self {
-            Self::Sqlite => [include_str!("schema/sqlite.sql")],
-            Self::Mysql => [include_str!("schema/mysql.sql")],
+            Self::Sqlite => [
+                include_str!("schema/sqlite-1.sql"),
+                include_str!("schema/sqlite-2.sql"),
+            ],
+            Self::Mysql => [
+                include_str!("schema/mysql-1.sql"),
+                include_str!("schema/mysql-2.sql"),
+            ],
         }
     }
 
     /// What a new connection is told first.
     pub(super) fn on_connect(self) -> &'static [&'static str] {
         match self {
-            // What is lost with the machine's power is read again: only a database that is whole matters.
             Self::Sqlite => &[],
             // Rows are locked by name, never the gaps between them.
             Self::Mysql => &[
@@ -70,8 +75,8 @@ impl Dialect {
         match self {
             // The file system is in each row, or SQLite goes through all of its files to find these.
             Self::Sqlite => format!(
-                "UPDATE orrery_files SET read_run = ?, done_run = ?, algorithm = v.column3, checksum = v.column4 \
-                 FROM (VALUES {}) AS v \
+                "UPDATE orrery_files SET read_run = ?, done_run = ?, read_mtime = mtime, algorithm = v.column3, \
+                 checksum = v.column4 FROM (VALUES {}) AS v \
                  WHERE orrery_files.fs = v.column1 AND orrery_files.hash = v.column2 AND orrery_files.done_run < ?",
                 list("(?, ?, ?, ?)", files)
             ),
@@ -81,7 +86,7 @@ impl Dialect {
                 format!(
                     "UPDATE (SELECT ? AS hash, ? AS algorithm, ? AS checksum{more}) AS v \
                      STRAIGHT_JOIN orrery_files AS f FORCE INDEX (PRIMARY) ON f.fs = ? AND f.hash = v.hash AND f.done_run < ? \
-                     SET f.read_run = ?, f.done_run = ?, f.algorithm = v.algorithm, f.checksum = v.checksum"
+                     SET f.read_run = ?, f.done_run = ?, f.read_mtime = f.mtime, f.algorithm = v.algorithm, f.checksum = v.checksum"
                 )
             }
         }

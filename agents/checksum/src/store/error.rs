@@ -57,6 +57,31 @@ pub enum Error {
         /// How far it is.
         state: String,
     },
+    /// A take-over of the file system was begun and has not ended.
+    #[error(
+        "what lsdf-checksum has kept was taken over in part only: run orrery-checksum take-over again"
+    )]
+    HalfTaken,
+    /// The database that is taken over has a run that goes on.
+    #[error(
+        "run {id} of lsdf-checksum was interrupted in state {state}: complete or abort it there"
+    )]
+    TheirRun {
+        /// Which.
+        id: i64,
+        /// How far it is.
+        state: String,
+    },
+    /// The database that is taken over has something that cannot be taken over.
+    #[error(
+        "the tables that are taken over hold {0}, which lsdf-checksum does not write: see whether they are the right ones"
+    )]
+    Theirs(String),
+    /// What was listed is not what was kept of it.
+    #[error(
+        "a path in the listing is not what it was when it was listed, and nothing of it was stored: see to the memory and the disk of this machine, and begin again"
+    )]
+    Listing,
     /// Something in it that nobody wrote.
     #[error("the store holds {0}, which no version writes: restore it from a backup")]
     Damaged(String),
@@ -92,13 +117,27 @@ impl Error {
     pub fn trouble(&self) -> Trouble {
         match self {
             Self::InUse(_) | Self::Fenced => Trouble::InUse,
-            Self::Unresolved { .. } => Trouble::Unresolved,
+            Self::Unresolved { .. } | Self::HalfTaken => Trouble::Unresolved,
             Self::Slow => Trouble::Unreachable,
             Self::Lock { source, .. } => of_file(source),
-            Self::Absent(_) | Self::Unknown(_) | Self::Place(_) => Trouble::Refused,
-            Self::Newer { .. } | Self::Damaged(_) => Trouble::Broken,
+            Self::Absent(_)
+            | Self::Unknown(_)
+            | Self::Place(_)
+            | Self::TheirRun { .. }
+            | Self::Theirs(_) => Trouble::Refused,
+            Self::Newer { .. } | Self::Damaged(_) | Self::Listing => Trouble::Broken,
             Self::Database(error) => of_database(error),
         }
+    }
+
+    /// Whether it says that a column is there already. A server commits each change of its tables by itself, so one that
+    /// died has perhaps added it.
+    pub(super) fn is_known_column(&self) -> bool {
+        let Self::Database(sqlx::Error::Database(error)) = self else {
+            return false;
+        };
+        let mysql = error.try_downcast_ref::<MySqlDatabaseError>();
+        mysql.is_some_and(|it| it.number() == 1060)
     }
 
     /// Whether it says that a table is not there.

@@ -32,8 +32,7 @@ impl PartWriter<'_> {
     ) -> Result<(), Error> {
         // Nothing would ever correct a row that has the key of one file and the path of another.
         if found.new.iter().any(|it| Key::of(it.path) != it.key) {
-            let what = "a path in the listing is not what it was when it was listed";
-            return Err(Error::Damaged(what.into()));
+            return Err(Error::Listing);
         }
         for (part, more) in parts {
             let sum = self.parts.entry(*part).or_default();
@@ -108,12 +107,13 @@ async fn change(
     run: RunId,
     found: &Differences<'_>,
 ) -> Result<(), Error> {
-    for (column, files) in [
-        ("changed_run", &found.changed),
-        ("suspect_run", &found.suspect),
+    for (what, files) in [
+        ("changed_run = ?", &found.changed),
+        ("suspect_run = ?", &found.suspect),
+        ("changed_run = read_run, suspect_run = ?", &found.returned),
     ] {
         let update = format!(
-            "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, {column} = ? WHERE fs = ? AND hash = ?"
+            "UPDATE orrery_files SET size = ?, mtime = ?, ctime = ?, {what} WHERE fs = ? AND hash = ?"
         );
         for Seen {
             key, attributes, ..

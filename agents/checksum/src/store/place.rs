@@ -94,6 +94,8 @@ impl Location {
                     .filename(path)
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
+                    // With the machine's power the newest transactions may be lost, of any kind, but none of them in
+                    // part: the run goes on from there, and reads again what it had stored since.
                     .synchronous(SqliteSynchronous::Normal)
                     .busy_timeout(BUSY)
                     // Rows of a page come at once, not in turns of two threads.

@@ -173,6 +173,9 @@ impl Store {
             });
         }
         let mut link = self.begin().await?;
+        if self.is_half_taken(&mut link).await? {
+            return Err(Error::HalfTaken);
+        }
         let select = "SELECT COALESCE(MAX(id), 0) + 1 FROM orrery_runs WHERE fs = ?";
         let id = link.fetch_one(select, &values![self.view.fs]).await?;
         let id = id.ok_or(Error::Fenced)?.int()?;
@@ -225,6 +228,17 @@ impl Store {
 
     /// Stores how far a run is. A run that has ended keeps its time.
     pub async fn advance(&self, run: &mut Run, to: State, now: Timestamp) -> Result<(), Error> {
+        self.give_up(run, to, None, now).await
+    }
+
+    /// The same for a run that ends before its time, with why it does.
+    pub async fn give_up(
+        &self,
+        run: &mut Run,
+        to: State,
+        why: Option<&Ending>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let ended = to.is_resolved().then(|| now.as_millisecond());
         let mut link = self.begin().await?;
         let update =
@@ -233,28 +247,18 @@ impl Store {
         if link.execute(update, &values).await? != 1 {
             return Err(Error::Fenced);
         }
-        if to.is_resolved() {
-            let delete = "DELETE FROM orrery_parts WHERE fs = ? AND run = ?";
-            link.execute(delete, &values![self.view.fs, run.id]).await?;
+        if let Some(Ending { result, message }) = why {
+            let update = "UPDATE orrery_runs SET result = ?, message = ? WHERE fs = ? AND id = ?";
+            let values = values![result.as_str(), message.as_str(), self.view.fs, run.id];
+            link.execute(update, &values).await?;
         }
-        let stored = load(&mut link, self.view.fs, run.id).await?;
-        link.commit().await?;
-        link.give_back();
-        *run = stored;
-        Ok(())
-    }
-
-    /// Stores why a run is about to end before its time.
-    pub async fn explain(&self, run: &mut Run, ending: &Ending) -> Result<(), Error> {
-        let mut link = self.begin().await?;
-        let update = "UPDATE orrery_runs SET result = ?, message = ? WHERE fs = ? AND id = ?";
-        let values = values![
-            ending.result.as_str(),
-            ending.message.as_str(),
-            self.view.fs,
-            run.id
-        ];
-        link.execute(update, &values).await?;
+        if to.is_resolved() {
+            for table in ["orrery_parts", "orrery_pieces"] {
+                let delete = format!("DELETE FROM {table} WHERE fs = ? AND run = ?");
+                link.execute(&delete, &values![self.view.fs, run.id])
+                    .await?;
+            }
+        }
         let stored = load(&mut link, self.view.fs, run.id).await?;
         link.commit().await?;
         link.give_back();

@@ -28,8 +28,7 @@ pub struct Pending {
 
 impl Pending {
     /// What a select asks for, to know all of this and whether it is to be read.
-    pub(super) const COLUMNS: &str =
-        "hash, size, mtime, ctime, changed_run, suspect_run, read_run, path, algorithm, checksum";
+    pub(super) const COLUMNS: &str = "hash, size, mtime, ctime, changed_run, suspect_run, read_run, read_mtime, path, algorithm, checksum";
 
     pub(super) fn of(columns: &mut Columns) -> Result<Self, Error> {
         let row = row_of(columns)?;
@@ -173,7 +172,7 @@ impl View {
     /// The first rows of a range of keys, in their order, no more than so many.
     pub async fn rows(&self, keys: (Key, Key), most: usize) -> Result<Vec<Row>, Error> {
         let select =
-            "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run FROM orrery_files
+            "SELECT hash, size, mtime, ctime, changed_run, suspect_run, read_run, read_mtime FROM orrery_files
              WHERE fs = ? AND hash BETWEEN ? AND ? ORDER BY hash LIMIT ?";
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let (first, last) = keys;
@@ -323,6 +322,7 @@ fn row_of(row: &mut Columns) -> Result<Row, Error> {
         changed_run: row.int()?,
         suspect_run: row.int()?,
         read_run: row.int()?,
+        read_mtime: row.int_or_null()?,
     })
 }
 

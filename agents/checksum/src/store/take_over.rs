@@ -17,6 +17,8 @@ use crate::state::State;
 
 /// Rows that are brought over at once.
 const PAGE: i64 = 4000;
+/// Numbers of runs beyond this are none: others are to follow.
+const LAST_RUN: RunId = 1 << 48;
 
 /// What was taken over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,13 +85,21 @@ pub async fn take_over(store: &Store, from: Theirs<'_>) -> Result<Taken, Error> 
         file_system: String::new(),
     };
     let mut link = Link::connect(&location.place()).await?;
-    let mut taken = Taken::default();
-    let runs = runs(&mut link, prefix).await?;
+    let mut runs = runs(&mut link, prefix).await?;
+    let mut taken = Taken {
+        runs: runs.len() as u64,
+        ..Taken::default()
+    };
+    // Until all is there no run may begin: it would compare with a part, by numbers of runs that come later.
+    store.begin_to_take().await?;
     clear(store).await?;
-    taken.files = files(store, &mut link, from).await?;
-    taken.warnings = warnings(store, &mut link, from).await?;
-    // Last, so that what was interrupted is begun again.
-    taken.runs = store.take_runs(&runs).await?;
+    let mut last = runs.last().map_or(0, |run| run.id);
+    taken.files = files(store, &mut link, from, &mut last).await?;
+    taken.warnings = warnings(store, &mut link, from, &mut last).await?;
+    if runs.last().map_or(0, |run| run.id) < last {
+        runs.push(TheirRun::without_a_row(last));
+    }
+    store.take_runs(&runs).await?;
     Ok(taken)
 }
 
@@ -117,6 +127,19 @@ struct TheirRun {
     state: State,
 }
 
+impl TheirRun {
+    /// Files tell of it, but no row does: the next run has a higher number.
+    fn without_a_row(id: RunId) -> Self {
+        Self {
+            id,
+            snapshot: None,
+            began: 0,
+            mode: "full".into(),
+            state: State::Finished,
+        }
+    }
+}
+
 async fn runs(link: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
     let select = format!(
         "SELECT id, snapshot_name, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', run_at), sync_mode, state
@@ -124,19 +147,19 @@ async fn runs(link: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
     );
     let mut runs = Vec::new();
     for mut row in link.fetch(&select, &[]).await? {
-        let id = row.int()?;
+        let id = run_id(row.int()?)?;
         let snapshot = row.text_or_null()?;
         let began = row.int_or_null()?.unwrap_or_default() / 1000;
         let mode = row.text()?;
+        if !["full", "incremental"].contains(&mode.as_str()) {
+            return Err(Error::Theirs(format!("a run in mode {mode:?}")));
+        }
         let state = row.text()?;
         let state = State::from_name(&state)
-            .ok_or_else(|| Error::Damaged(format!("the state {state:?}")))?;
+            .ok_or_else(|| Error::Theirs(format!("a run in state {state:?}")))?;
         if !state.is_resolved() {
-            return Err(Error::Unresolved {
-                id,
-                by: " of lsdf-checksum".into(),
-                state: state.to_string(),
-            });
+            let state = state.to_string();
+            return Err(Error::TheirRun { id, state });
         }
         runs.push(TheirRun {
             id,
@@ -149,7 +172,29 @@ async fn runs(link: &mut Link, prefix: &str) -> Result<Vec<TheirRun>, Error> {
     Ok(runs)
 }
 
-async fn files(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u64, Error> {
+/// The number of a run, if it can be one.
+fn run_id(id: i64) -> Result<RunId, Error> {
+    match id {
+        0..=LAST_RUN => Ok(id),
+        _ => Err(Error::Theirs(format!("a run {id}"))),
+    }
+}
+
+fn sha1(bytes: Vec<u8>, path: &RelativePath) -> Result<Vec<u8>, Error> {
+    match bytes.len() {
+        length if length == Algorithm::Sha1.length() => Ok(bytes),
+        length => Err(Error::Theirs(format!(
+            "a checksum of {length} bytes for {path}"
+        ))),
+    }
+}
+
+async fn files(
+    store: &Store,
+    link: &mut Link,
+    from: Theirs<'_>,
+    last: &mut RunId,
+) -> Result<u64, Error> {
     let prefix = from.prefix;
     let select = format!(
         "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, last_seen, last_read,
@@ -161,7 +206,9 @@ async fn files(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u64, 
         let mut page = Vec::with_capacity(rows.len());
         for mut row in rows {
             after = row.int()?;
-            page.push(file(&mut row, from)?);
+            let file = file(&mut row, from)?;
+            *last = (*last).max(file.last_seen).max(file.last_read);
+            page.push(file);
         }
         if page.is_empty() {
             return Ok(taken);
@@ -172,15 +219,16 @@ async fn files(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u64, 
 }
 
 fn file(row: &mut Row, from: Theirs<'_>) -> Result<File, Error> {
+    let path = path(row, from)?;
     Ok(File {
-        path: path(row, from)?,
         mtime: nanoseconds(row.int()?),
         size: row.int()?,
-        last_seen: row.int()?,
-        last_read: row.int_or_null()?.unwrap_or_default(),
+        last_seen: run_id(row.int()?)?,
+        last_read: run_id(row.int_or_null()?.unwrap_or_default())?,
         is_to_be_read: row.int()? != 0,
         is_to_be_compared: row.int()? != 0,
-        checksum: row.bytes_or_null()?,
+        checksum: row.bytes_or_null()?.map(|it| sha1(it, &path)).transpose()?,
+        path,
     })
 }
 
@@ -224,7 +272,12 @@ impl File {
 }
 
 /// The newest first: where damage was damaged again, each leads back to the one before, and the first to what was written.
-async fn warnings(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u64, Error> {
+async fn warnings(
+    store: &Store,
+    link: &mut Link,
+    from: Theirs<'_>,
+    last: &mut RunId,
+) -> Result<u64, Error> {
     let prefix = from.prefix;
     let select = format!(
         "SELECT id, path, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', modification_time), file_size, expected_checksum,
@@ -239,23 +292,51 @@ async fn warnings(store: &Store, link: &mut Link, from: Theirs<'_>) -> Result<u6
         }
         for mut row in rows {
             before = row.int()?;
-            let warning = Warned {
-                path: path(&mut row, from)?,
-                mtime: nanoseconds(row.int()?),
-                size: row.int()?,
-                expected: row.bytes()?,
-                actual: row.bytes()?,
-                discovered: row.int()?,
-                last_read: row.int()?,
-                created: row.int()? / 1000,
-            };
+            let warning = warned(&mut row, from)?;
+            *last = (*last).max(warning.discovered).max(warning.last_read);
             store.take_warning(&warning).await?;
             taken += 1;
         }
     }
 }
 
+fn warned(row: &mut Row, from: Theirs<'_>) -> Result<Warned, Error> {
+    let path = path(row, from)?;
+    Ok(Warned {
+        mtime: nanoseconds(row.int()?),
+        size: row.int()?,
+        expected: sha1(row.bytes()?, &path)?,
+        actual: sha1(row.bytes()?, &path)?,
+        discovered: run_id(row.int()?)?,
+        last_read: run_id(row.int()?)?,
+        created: row.int()? / 1000,
+        path,
+    })
+}
+
 impl Store {
+    async fn begin_to_take(&self) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        self.note_half_taken(&mut link, true).await?;
+        link.commit().await?;
+        link.give_back();
+        Ok(())
+    }
+
+    async fn note_half_taken(&self, link: &mut Link, is_half_taken: bool) -> Result<(), Error> {
+        let update = "UPDATE orrery_file_systems SET is_half_taken = ? WHERE id = ?";
+        link.execute(update, &values![is_half_taken, self.view.fs])
+            .await?;
+        Ok(())
+    }
+
+    /// Whether a take-over was begun that has not ended.
+    pub(super) async fn is_half_taken(&self, link: &mut Link) -> Result<bool, Error> {
+        let select = "SELECT is_half_taken FROM orrery_file_systems WHERE id = ?";
+        let row = link.fetch_one(select, &values![self.view.fs]).await?;
+        row.map_or(Ok(false), |mut row| Ok(row.int()? != 0))
+    }
+
     async fn take_files(&self, files: &[File]) -> Result<(), Error> {
         const COLUMNS: usize = 10;
         let mut link = self.begin().await?;
@@ -353,7 +434,7 @@ impl Store {
         Ok(())
     }
 
-    async fn take_runs(&self, runs: &[TheirRun]) -> Result<u64, Error> {
+    async fn take_runs(&self, runs: &[TheirRun]) -> Result<(), Error> {
         let mut link = self.begin().await?;
         for run in runs {
             let insert = "INSERT INTO orrery_runs
@@ -373,9 +454,10 @@ impl Store {
             ];
             link.execute(insert, &values).await?;
         }
+        self.note_half_taken(&mut link, false).await?;
         link.commit().await?;
         link.give_back();
-        Ok(runs.len() as u64)
+        Ok(())
     }
 }
 

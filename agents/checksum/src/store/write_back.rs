@@ -106,7 +106,7 @@ impl Store {
 }
 
 /// Tries a transaction until it meets no other, but not for ever.
-async fn again<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
+pub(super) async fn again<T, F>(transaction: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {

@@ -80,6 +80,66 @@ async fn a_large_file_is_read_in_pieces_by_several_workers_and_is_the_same_file(
 }
 
 #[tokio::test]
+async fn pieces_that_came_back_are_not_read_again_for_who_goes_on() -> Result<()> {
+    const PIECE: u64 = 2 << 20;
+    const PIECES: u64 = 11;
+    let site = Site::with(0).await?;
+    let content = vec![1; usize::try_from((PIECES - 1) * PIECE + 5)?];
+    std::fs::write(site.pod.root().join("large"), &content)?;
+    let mut config = site.config("run");
+    config["spec"]["tuning"]["packBytes"] = json!(64 << 10);
+    config["spec"]["maxThroughputPerWorker"] = json!(4 << 20);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    site.until("pieces are kept", || async {
+        Ok(site.pieces().await? >= 6)
+    })
+    .await?;
+    drop(coordinator); // killed
+    let kept = site.pieces().await?;
+    let report = site.run(&config).await?;
+    assert_eq!(report.files.unwrap().new, 1);
+    let checksum = blake3::hash(&content).to_hex();
+    assert_eq!(site.checksum("large").await?, checksum.as_str());
+    assert_eq!(site.pieces().await?, 0);
+    // Those that had not come back were on their way, and perhaps one more at each reader.
+    let read = worker.pod.read_by_metrics();
+    let twice = (PIECES - kept + 2) * PIECE;
+    ensure!(read <= site.pod.total() + twice, "{read}, {kept} were kept");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_takes_longer_to_read_than_redis_keeps_its_data_is_read_once() -> Result<()> {
+    let site = Site::with(0).await?;
+    std::fs::write(site.pod.root().join("long"), vec![1; 8 << 20])?;
+    let mut config = site.config("run");
+    config["spec"]["concurrency"] = json!(1);
+    config["spec"]["maxThroughputPerWorker"] = json!(320 << 10);
+    let worker = site.worker("worker-1", &config);
+    let coordinator = site.coordinator(&config);
+    let waits = || async {
+        let keys = site.keys().await?;
+        Ok(keys.iter().any(|key| key.ends_with("jobs:ComputeChecksum")))
+    };
+    worker.pod.until_logged("listening");
+    site.until("it is being read", || async {
+        Ok(worker.pod.metric("orrery_checksum_reading") == 1)
+    })
+    .await?;
+    for _ in 0..3 {
+        site.flush().await?;
+        site.until("it is asked for again", waits).await?;
+    }
+    let report = site.ended(coordinator).await?;
+    let files = report.files.unwrap();
+    assert_eq!((files.new, files.unreadable), (1, 0));
+    let (read, all) = (worker.pod.read_by_metrics(), site.pod.total());
+    ensure!(read < all * 3 / 2, "{read} of {all}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_run_that_reads_nothing_needs_no_worker() -> Result<()> {
     let site = Site::with(100).await?;
     let config = site.config("first");
@@ -130,11 +190,15 @@ async fn the_limit_is_shared_by_those_who_read_and_follows_their_number() -> Res
     let second = site.worker("worker-2", &config);
     site.until_limit("10").await?;
     second.terminated().await?;
+    let left = Instant::now();
     site.until_limit("20").await?;
+    ensure!(left.elapsed() < Duration::from_secs(15), "{left:?}");
     let third = site.worker("worker-3", &config);
     site.until_limit("10").await?;
     drop(third); // killed
+    let killed = Instant::now();
     site.until_limit("20").await?;
+    ensure!(killed.elapsed() < Duration::from_secs(50), "{killed:?}");
     config["spec"]["maxThroughput"] = json!(null);
     config["generation"] = json!(2);
     site.pod.configure(&config);

@@ -168,6 +168,17 @@ impl Site {
         Ok(digest.context("no checksum")?.to_string())
     }
 
+    /// How many pieces of large files the store keeps for the last run.
+    pub(crate) async fn pieces(&self) -> Result<u64> {
+        let Ok(view) = View::open(&self.location).await else {
+            return Ok(0);
+        };
+        let Some(run) = view.last_run().await? else {
+            return Ok(0);
+        };
+        Ok(view.pieces(&run).await?.len() as u64)
+    }
+
     /// Waits until this is published.
     pub(crate) async fn until_limit(&self, limit: &str) -> Result<()> {
         self.until(&format!("the limit is {limit}"), || async {

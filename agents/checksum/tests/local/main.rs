@@ -267,6 +267,36 @@ fn an_empty_mount_makes_nobody_forget() {
 }
 
 #[test]
+fn after_a_run_over_the_wrong_volume_files_are_compared_with_what_was_read_before() {
+    let tree = Tree::with(100);
+    tree.run(&[]);
+    tree.rot("folder0/file5");
+    // A volume of the same layout: too many files are missing, and the others were written at other times.
+    let elsewhere = tree.folder.path().join("elsewhere");
+    fs::rename(tree.root(), &elsewhere).unwrap();
+    for n in 0..60 {
+        tree.write(&format!("folder{}/file{n}", n / 10), "of another volume");
+    }
+    let wrong = tree.run(&[]);
+    assert!(
+        wrong.complaint.contains("40 of 100 files are gone"),
+        "{wrong:?}"
+    );
+
+    fs::remove_dir_all(tree.root()).unwrap();
+    fs::rename(&elsewhere, tree.root()).unwrap();
+    let right = tree.run(&["--mode", "incremental", "--abort"]);
+    assert_eq!(right.code, 1);
+    let expected = [
+        ("total", 100),
+        ("verified", 59),
+        ("corrupt", 1),
+        ("not_selected", 40),
+    ];
+    assert_eq!(right.counts(), expected);
+}
+
+#[test]
 fn another_algorithm_compares_with_the_old_checksums_and_makes_no_false_alarm() {
     let tree = Tree::with(20);
     tree.run(&["--algorithm", "sha1"]);

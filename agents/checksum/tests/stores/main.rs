@@ -6,6 +6,7 @@ mod faults;
 mod limits;
 mod listings;
 mod place;
+mod taking;
 mod tls;
 
 use std::fs;
@@ -21,7 +22,7 @@ use checksum::judge::Reading;
 use checksum::merge::Mode;
 use checksum::path::{Key, RelativePath};
 use checksum::state::State;
-use checksum::store::{Error, Store, Theirs, View, WarningState, take_over};
+use checksum::store::{Error, Pending, Store, Theirs, View, WarningState, take_over};
 use jiff::Timestamp;
 
 use place::{Place, what};
@@ -35,9 +36,10 @@ where
 }
 
 /// As if the file had been read, and held its own key.
-fn read(key: &Key) -> (Key, Reading) {
-    let digests = vec![Algorithm::Blake3.digest(key.as_bytes())];
-    (*key, Reading::Read { digests, bytes: 1 })
+fn read(file: &Pending) -> (Key, Reading) {
+    let digests = vec![Algorithm::Blake3.digest(file.key.as_bytes())];
+    let bytes = file.attributes().size;
+    (file.key, Reading::Read { digests, bytes })
 }
 
 #[tokio::test]
@@ -147,7 +149,7 @@ async fn the_same_reading_twice_counts_once_also_at_the_same_time() -> Result<()
         let store = Store::open(&place.location, 4).await?;
         let run = place.until_reading(&store).await?;
         let (pending, _) = store.view().pending(&run, None, 100).await?;
-        let results: Vec<_> = pending.iter().map(|file| read(&file.key)).collect();
+        let results: Vec<_> = pending.iter().map(read).collect();
         let now = Timestamp::now();
         let writing = (0..4).map(|_| store.write_back(&run, &results, now));
         for written in futures::future::join_all(writing).await {
@@ -169,7 +171,7 @@ async fn a_pending_file_that_is_told_twice_counts_once() -> Result<()> {
         let (pending, _) = store.view().pending(&run, None, 2000).await?;
         let results: Vec<_> = pending
             .into_iter()
-            .map(|file| (file.clone(), read(&file.key).1))
+            .map(|file| (file.clone(), read(&file).1))
             .collect();
         let now = Timestamp::now();
         // More than one statement has room for; again with others; and one twice in a batch.
@@ -179,6 +181,37 @@ async fn a_pending_file_that_is_told_twice_counts_once() -> Result<()> {
         let last = [results[1599].clone(), results[1599].clone()];
         let run = store.write_back_pending(&run, &last, now).await?;
         assert_eq!((run.counts.new, run.counts.remaining()), (1600, 0));
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_result_that_cannot_be_of_its_file_makes_it_unreadable_and_ends_nothing() -> Result<()> {
+    everywhere(async |place: Place| {
+        place.files(4)?;
+        let store = Store::open(&place.location, 1).await?;
+        let run = place.until_reading(&store).await?;
+        let (pending, _) = store.view().pending(&run, None, 10).await?;
+        let digests = vec![Algorithm::Blake3.digest(b"x")];
+        let read = |bytes| Reading::Read {
+            digests: digests.clone(),
+            bytes,
+        };
+        let long = |why: &str| why.repeat(100_000);
+        let readings = [
+            read(u64::MAX),
+            read(u64::MAX >> 1),
+            Reading::Moving { why: long("ä") },
+            Reading::Failed { why: long("x") },
+        ];
+        let results: Vec<_> = pending.iter().map(|it| it.key).zip(readings).collect();
+        let counts = store
+            .write_back(&run, &results, Timestamp::now())
+            .await?
+            .counts;
+        assert_eq!((counts.unreadable, counts.skipped), (3, 1));
+        assert_eq!((counts.bytes_read, counts.remaining()), (0, 0));
         Ok(())
     })
     .await

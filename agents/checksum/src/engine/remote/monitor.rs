@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tracing::warn;
+use workqueue::LivePool;
 
 use super::Remote;
 use crate::queue::{COMPUTE, LIMIT};
@@ -25,6 +26,8 @@ struct Seen {
     is_crowded: bool,
     /// Somebody else holds packs back.
     is_held: bool,
+    /// The limit was published.
+    is_published: bool,
 }
 
 impl Remote<'_> {
@@ -45,9 +48,12 @@ impl Remote<'_> {
         if seen.is_held && !before.is_held {
             warn!("packs wait: somebody else has paused the queue");
         }
-        self.publish().await?;
+        self.publish(before.is_published).await?;
         *self.shared.queue_trouble() = None;
-        Ok(seen)
+        Ok(Seen {
+            is_published: true,
+            ..seen
+        })
     }
 
     /// Under the name of the run, so that whoever goes on with it ends what one that died has begun.
@@ -64,13 +70,13 @@ impl Remote<'_> {
         Ok(Seen {
             is_crowded,
             is_held: !should_pause && inspector.is_paused(COMPUTE).await?,
+            ..before
         })
     }
 
-    async fn publish(&self) -> Result<(), workqueue::Error> {
+    async fn publish(&self, was_published: bool) -> Result<(), workqueue::Error> {
         let pools = self.queue.inspector().pools().await?;
-        let serves = |names: &[String]| names.iter().any(|it| it == COMPUTE);
-        let pools = pools.iter().filter(|it| serves(&it.job_names)).count() as u64;
+        let pools = pools.iter().filter(|it| reads_packs(it)).count() as u64;
         let limit = match self.shared.total_limit.load(Ordering::Relaxed) {
             0 => 0,
             // Nobody's share is nothing: that would be no limit.
@@ -78,12 +84,21 @@ impl Remote<'_> {
         };
         let published = self.queue.published();
         let known = published.read().await?;
+        if known.is_none() && was_published {
+            self.losses.fetch_add(1, Ordering::Relaxed);
+        }
         let known = known.and_then(|it| it.fields.get(LIMIT).cloned());
         if known != Some(limit.to_string()) {
             published.publish(&[(LIMIT, limit.to_string())]).await?;
         }
         Ok(())
     }
+}
+
+/// Whether a worker is behind it. One that has lost its contact for a while goes by another identifier, and keeps the one of
+/// before only for what it still has.
+fn reads_packs(pool: &LivePool) -> bool {
+    pool.concurrency > 0 && pool.job_names.iter().any(|it| it == COMPUTE)
 }
 
 /// Whether so many results wait that no more packs should be given out.
@@ -94,6 +109,20 @@ fn is_crowded(results: u64, was_crowded: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_counts_once_by_whatever_names_it_goes() {
+        let pool = |concurrency, name: &str| LivePool {
+            id: String::new(),
+            concurrency,
+            job_names: vec![name.into()],
+            host: String::new(),
+            age: 0,
+        };
+        assert!(reads_packs(&pool(8, COMPUTE)));
+        assert!(!reads_packs(&pool(0, COMPUTE)));
+        assert!(!reads_packs(&pool(8, "WriteBack")));
+    }
 
     #[test]
     fn packs_are_held_back_at_high_water_and_until_low_water() {

@@ -19,11 +19,11 @@ pub(super) trait Line {
     /// The next pack, if there is one.
     fn next(&mut self) -> impl Future<Output = Result<Option<Self::Pack>, Error>> + Send;
 
-    /// Sends all of them, or none.
+    /// Sends all of them, or none; whether nothing else waited there.
     fn push(
         &self,
         packs: Vec<Self::Pack>,
-    ) -> impl Future<Output = Result<(), workqueue::Error>> + Send;
+    ) -> impl Future<Output = Result<bool, workqueue::Error>> + Send;
 }
 
 /// What became of an attempt.
@@ -31,6 +31,8 @@ pub(super) trait Line {
 pub(super) struct Sent {
     /// Packs that were sent.
     pub(super) packs: u64,
+    /// Whether the first of them found nothing that waited: somebody perhaps had nothing to do.
+    pub(super) found_empty: bool,
     /// Whether nothing is left to be sent.
     pub(super) is_all: bool,
     /// What kept the others from being sent.
@@ -46,6 +48,7 @@ pub(super) async fn send<L: Line + Send + Sync>(
 ) -> Result<Sent, Error> {
     let mut sent = Sent {
         packs: 0,
+        found_empty: false,
         is_all: false,
         trouble: None,
     };
@@ -65,7 +68,8 @@ pub(super) async fn send<L: Line + Send + Sync>(
             break;
         }
         match line.push(held.clone()).await {
-            Ok(()) => {
+            Ok(found_empty) => {
+                sent.found_empty |= found_empty && sent.packs == 0;
                 sent.packs += held.len() as u64;
                 held.clear();
             }
@@ -103,7 +107,7 @@ mod tests {
             Ok(self.packs.next())
         }
 
-        async fn push(&self, packs: Vec<u32>) -> Result<(), workqueue::Error> {
+        async fn push(&self, packs: Vec<u32>) -> Result<bool, workqueue::Error> {
             let mut portions = self.portions.lock().unwrap();
             let mut refused = self.refused.lock().unwrap();
             if *refused == Some(portions.len()) {
@@ -112,7 +116,7 @@ mod tests {
                 return Err(workqueue::Error::Invalid { what });
             }
             portions.push(packs);
-            Ok(())
+            Ok(true)
         }
     }
 
@@ -126,6 +130,7 @@ mod tests {
         for (wanted, packs, is_all) in [(300, 300, false), (600, 600, false), (600, 100, true)] {
             let sent = send(&mut sink, &mut held, wanted).await.unwrap();
             assert_eq!((sent.packs, sent.is_all), (packs, is_all));
+            assert!(sent.found_empty);
         }
         let portions = sink.portions.into_inner().unwrap();
         assert!(portions.iter().all(|it| it.len() <= MOST_AT_ONCE));

@@ -1,7 +1,5 @@
 //! Packs of all that is still to be read; large files in pieces of their own.
 
-use std::collections::VecDeque;
-
 use workqueue::NewJob;
 
 use super::Remote;
@@ -20,7 +18,8 @@ pub(super) struct Source<'a> {
     run: &'a Run,
     packer: Packer,
     pending: std::vec::IntoIter<Pending>,
-    pieces: VecDeque<PackFile>,
+    /// A file that is read in pieces, and those that were not sent yet.
+    split: Option<(Pending, std::vec::IntoIter<Span>)>,
     left: Left<'a>,
 }
 
@@ -31,14 +30,14 @@ impl<'a> Source<'a> {
             run,
             packer: Packer::new(remote.job.packs),
             pending: Vec::new().into_iter(),
-            pieces: VecDeque::new(),
+            split: None,
             left: Left::of(remote.store.view(), run, keys),
         }
     }
 
     pub(super) async fn next(&mut self) -> Result<Option<NewJob>, Error> {
         loop {
-            if let Some(piece) = self.pieces.pop_front() {
+            if let Some(piece) = self.piece() {
                 return Ok(Some(self.job(vec![piece])));
             }
             let Some(file) = self.pending.next() else {
@@ -49,7 +48,7 @@ impl<'a> Source<'a> {
                 continue;
             };
             if let Some(spans) = self.spans(&file) {
-                self.pieces.extend(self.missing(&file, spans));
+                self.split = Some((file, spans.into_iter()));
             } else if let Some(pack) = self.packer.add(file) {
                 return Ok(Some(self.whole(&pack)));
             }
@@ -64,15 +63,20 @@ impl<'a> Source<'a> {
         split::spans(size, self.remote.job.packs.bytes)
     }
 
-    /// What came back in an earlier round is not sent again.
-    fn missing(&self, file: &Pending, spans: Vec<Span>) -> Vec<PackFile> {
-        let pieces = self.remote.pieces();
-        let spans = spans.into_iter().filter(|it| !pieces.has(file.key, *it));
-        let piece = |span| PackFile {
-            span: Some(span),
-            ..self.file(file)
+    /// The next piece of the file that is being sent. What came back already is not sent again.
+    fn piece(&mut self) -> Option<PackFile> {
+        let remote = self.remote;
+        let (file, spans) = self.split.as_mut()?;
+        let span = {
+            let pieces = remote.pieces();
+            spans.find(|it| !pieces.has(file.key, *it))
         };
-        spans.map(piece).collect()
+        if span.is_none() {
+            self.split = None;
+        }
+        let (file, _) = self.split.as_ref()?;
+        let file = self.file(file);
+        Some(PackFile { span, ..file })
     }
 
     fn whole(&self, pack: &[Pending]) -> NewJob {

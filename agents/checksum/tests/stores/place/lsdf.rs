@@ -63,6 +63,15 @@ pub(crate) async fn unresolved(place: &Place) -> Result<()> {
     Ok(())
 }
 
+/// Changes something there.
+pub(crate) async fn change(place: &Place, statement: &'static str) -> Result<()> {
+    connect(place)
+        .await?
+        .execute(sqlx::raw_sql(statement))
+        .await?;
+    Ok(())
+}
+
 /// A file that was read in a run.
 pub(crate) async fn file(place: &Place, path: &str, checksum: &[u8], last_read: i64) -> Result<()> {
     let seen = fs::metadata(place.root().join(path))?;
