@@ -233,7 +233,9 @@ mod tests {
         let larger = sums(&vec![1; (3 << 20) + 1]);
         // Written again, and the modification time put back.
         let mut rewritten = old.clone();
-        rewritten.iter_mut().for_each(|sum| sum.ctime += 1);
+        for sum in &mut rewritten {
+            sum.ctime += 1;
+        }
         for new in [larger, rewritten] {
             assert_eq!(pieces.add(key, old[0].clone()), Came::Part);
             assert_eq!(pieces.add(key, old[1].clone()), Came::Part);

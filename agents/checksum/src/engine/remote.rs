@@ -300,7 +300,9 @@ impl Remote<'_> {
         if !pieces.is_empty() {
             self.store.keep_pieces(run.id, pieces).await?;
             let mut kept = self.pieces();
-            pieces.iter().for_each(|(key, _)| kept.keep(*key));
+            for (key, _) in pieces {
+                kept.keep(*key);
+            }
         }
         self.failures
             .settle(&mut results, |(key, reading)| (*key, reading));
