@@ -118,9 +118,9 @@ async fn tells_of_damage(case: &Case) -> Result<()> {
     let log = "--selector=batch.kubernetes.io/job-name=second-checksum";
     let log = case.kubectl(&["logs", log, "--tail=-1"]).await?;
     ensure!(log.contains("file777") && log.contains("damaged"), "{log}");
-    let events = case
-        .kubectl(&["get", "events", "--output=jsonpath={.items[*].reason}"])
-        .await?;
+    let of_run = "--field-selector=involvedObject.name=second";
+    let reasons = "--output=jsonpath={.items[*].reason}";
+    let events = case.kubectl(&["get", "events", of_run, reasons]).await?;
     ensure!(events.contains("DamageFound"), "{events}");
 
     eventually("the damage as a metric", SOON, async || {
