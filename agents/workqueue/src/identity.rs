@@ -12,6 +12,8 @@ const OLD_ONES: usize = 16;
 /// The identifiers of one pool: the one that takes jobs, and former ones that still hold some.
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
+    /// The next one, until Redis has answered its first heartbeat: that may be written although the answer was lost.
+    candidate: Option<Arc<str>>,
     current: Option<Current>,
     old: Vec<Arc<str>>,
 }
@@ -31,14 +33,15 @@ impl Identities {
         is_fresh.then(|| current.id.clone())
     }
 
-    /// A heartbeat of a new identifier is about to be sent. Should its answer be lost, it is one to be retired.
-    pub(crate) fn attempt(&mut self, id: Arc<str>) {
-        self.keep(Some(id));
+    /// The identifier to register with. It is the same until one is registered: an absence of Redis takes many attempts, and
+    /// former identifiers that hold jobs must not have to make room for as many that never held any.
+    pub(crate) fn candidate(&mut self, fresh: impl FnOnce() -> Arc<str>) -> Arc<str> {
+        self.candidate.get_or_insert_with(fresh).clone()
     }
 
     /// That new identifier has been registered by a heartbeat sent at `sent`.
     pub(crate) fn adopt(&mut self, id: Arc<str>, sent: Instant) {
-        self.retire(&id);
+        self.candidate = None;
         let former = self.current.replace(Current { id, renewed: sent });
         self.keep(former.map(|former| former.id));
     }
@@ -73,9 +76,10 @@ impl Identities {
         self.old.clone()
     }
 
-    /// The current one first.
+    /// All that may be known to others, the current one first.
     pub(crate) fn all(&self) -> Vec<Arc<str>> {
-        self.current().into_iter().chain(self.old()).collect()
+        let all = self.current().into_iter().chain(self.old());
+        all.chain(self.candidate.clone()).collect()
     }
 
     fn keep(&mut self, former: Option<Arc<str>>) {
@@ -130,11 +134,24 @@ mod tests {
     #[test]
     fn an_identifier_whose_registration_is_in_doubt_is_not_forgotten() {
         let mut identities = Identities::default();
-        identities.attempt("a".into());
+        identities.candidate(|| "a".into());
         assert_eq!(identities.usable(monotonic(), PATIENCE), None);
         assert_eq!(names(&identities.all()), ["a"]);
         identities.adopt("a".into(), monotonic());
         assert!(identities.old().is_empty());
+        assert_eq!(names(&identities.all()), ["a"]);
+    }
+
+    #[test]
+    fn attempts_to_register_push_out_no_identifier_that_holds_jobs() {
+        let mut identities = Identities::default();
+        identities.adopt("holds a job".into(), monotonic());
+        for absence in ["first", "second"] {
+            let tried = (0..100).map(|_| identities.candidate(|| absence.into()));
+            assert!(tried.collect::<Vec<_>>().iter().all(|id| **id == *absence));
+            identities.adopt(absence.into(), monotonic());
+        }
+        assert_eq!(names(&identities.all()), ["second", "holds a job", "first"]);
     }
 
     #[test]

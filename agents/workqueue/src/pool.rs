@@ -190,8 +190,7 @@ impl Inner {
         if let Some(id) = usable() {
             return Ok(id);
         }
-        let id: Arc<str> = id::fresh().into();
-        self.state().identities.attempt(id.clone());
+        let id = self.state().identities.candidate(|| id::fresh().into());
         let sent = monotonic();
         self.beat(&id, Mode::New).await?;
         self.state().identities.adopt(id.clone(), sent);
