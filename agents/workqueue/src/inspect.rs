@@ -183,6 +183,7 @@ impl Inspector {
         check_name(name)?;
         let mut call = scripts::HOLD.prepare_invoke();
         call.key(self.namespace.paused(name));
+        call.key(self.namespace.lock_info(name));
         call.arg(by).arg(HELD_FOR.as_secs());
         self.client.run::<u64>(&call).await.map(drop)
     }

@@ -2,6 +2,7 @@
 -- list and never less than zero; the count is their sum. Whoever takes or ends a job changes list, share and count
 -- in one step, so in between there is nothing to mend. Answers with 1 if something was wrong.
 -- KEYS: lock, lock_info, queue
+though_full(KEYS[2])
 local sum, wrong = 0, 0
 local shares = redis.call('HGETALL', KEYS[2])
 for i = 1, #shares, 2 do

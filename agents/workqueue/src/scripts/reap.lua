@@ -7,6 +7,7 @@
 -- ARGV: pool, the time of its last heartbeat or nothing if it has none, how many, for how many seconds it is known what has come back
 if (redis.call('HGET', KEYS[1], 'heartbeat_at') or '') ~= ARGV[2] then return -1 end
 
+though_full(KEYS[6])
 local moved = 0
 while moved < tonumber(ARGV[3]) do
   local job = redis.call('LINDEX', KEYS[2], -1)

@@ -92,6 +92,31 @@ async fn a_redis_that_is_full_takes_nothing_more_and_is_emptied_all_the_same() -
 }
 
 #[tokio::test]
+async fn in_a_redis_that_is_full_jobs_come_back_counts_are_put_right_and_queues_can_be_paused()
+-> Result<()> {
+    let server = testbed::redis::start().await?;
+    let space = Space::new(options(&server), &server.url()).await?;
+    let (reaper, doomed) = (space.pool(&["Other"])?, space.pool(&["N"])?);
+    space.enqueue("N", 1).await?;
+    let _held = doomed.next().await?;
+    space.ask::<String>("SET", "jobs:N:lock", &["0"]).await?;
+    let mut command = redis::cmd("CONFIG");
+    command.arg(&["SET", "maxmemory", "1"]);
+    command.exec_async(&mut space.raw().await?).await?;
+    let lock = async || space.ask::<i64>("GET", "jobs:N:lock", &[]).await;
+    eventually("a count that is true", SOON, async || {
+        Ok((lock().await? == 1).then_some(()))
+    })
+    .await?;
+    let _frozen = doomed.freeze().await;
+    space.list_becomes("jobs:N", 1).await?;
+    space.inspector.hold("N", "somebody").await?;
+    ensure!(space.inspector.is_paused("N").await?);
+    reaper.stop().await?;
+    server.shutdown().await
+}
+
+#[tokio::test]
 async fn nobody_dies_because_redis_was_away() -> Result<()> {
     let server = testbed::redis::start().await?;
     let space = Space::new(options(&server), &server.url()).await?;
