@@ -34,7 +34,7 @@ pub struct Stats {
     pub fenced: u64,
     /// Identifiers the pool has had.
     pub identities: u64,
-    /// Jobs of dead pools that were put back into their queues.
+    /// Jobs of dead pools that were put back into their queues, or to the dead if they came back too often.
     pub reaped: u64,
     /// Jobs that were due and put into their queues.
     pub requeued: u64,

@@ -7,14 +7,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::pool::{stray, wrapped};
 use crate::walk::{Walk, members};
-use crate::{Client, Error, Namespace, PoolOptions, scripts};
+use crate::{Client, Error, Job, Namespace, PoolOptions, scripts};
 
 /// So many jobs are moved in one step: Redis does nothing else meanwhile.
 const BATCH: u64 = 100;
 
 /// So long after the last one it is known which jobs have come back from dead pools.
 const KNOWN: Duration = Duration::from_hours(24);
+
+/// So often a job comes back from dead pools. It may be what they die of: then it would take down one node after the other,
+/// and whoever waits for it would wait for ever.
+const MOST_TIMES: u64 = 5;
 
 /// So many steps of a walk through the keys per search; the next search goes on there.
 const SEARCH_STEPS: usize = 100;
@@ -194,15 +199,18 @@ impl<'a> Reaper<'a> {
     async fn reap(&self, pool: &str, names: &BTreeSet<String>, beat: &str) -> Result<u64, Error> {
         let mut total = 0;
         for name in names {
+            let mut too_often = None;
             loop {
-                let moved = self.reap_some(pool, name, beat).await?;
+                let some = self.reap_some(pool, name, beat, too_often.as_deref());
+                let (moved, next) = some.await?;
                 let Ok(moved) = u64::try_from(moved) else {
                     return Ok(total); // it lives after all
                 };
                 total += moved;
-                if moved < BATCH {
+                if moved < BATCH && next.is_none() {
                     break;
                 }
+                too_often = next;
             }
         }
         let mut call = scripts::BURY_POOL.prepare_invoke();
@@ -218,15 +226,31 @@ impl<'a> Reaper<'a> {
         Ok(total)
     }
 
-    async fn reap_some(&self, pool: &str, name: &str, beat: &str) -> Result<i64, Error> {
+    /// How many were moved, and one that has come back too often: to be given to the next call, which puts it to the dead.
+    async fn reap_some(
+        &self,
+        pool: &str,
+        name: &str,
+        beat: &str,
+        too_often: Option<&[u8]>,
+    ) -> Result<(i64, Option<Vec<u8>>), Error> {
         let mut call = scripts::REAP.prepare_invoke();
         call.key(self.keys.heartbeat(pool))
             .key(self.keys.in_progress(name, pool))
             .key(self.keys.queue(name))
             .key(self.keys.lock(name))
             .key(self.keys.lock_info(name))
-            .key(self.keys.come_back(name));
+            .key(self.keys.come_back(name))
+            .key(self.keys.dead());
         call.arg(pool).arg(beat).arg(BATCH).arg(KNOWN.as_secs());
+        call.arg(MOST_TIMES);
+        if let Some(element) = too_often {
+            let job = given_up(name, element);
+            let (queue, id, reason) = (&job.name, &job.id, &job.error);
+            tracing::warn!(queue, id, reason, "a job is put to the dead");
+            let (head, tail) = job.around_failed_at();
+            call.arg(element).arg(head).arg(tail);
+        }
         self.client.run(&call).await
     }
 
@@ -264,6 +288,15 @@ impl<'a> Reaper<'a> {
             tracing::info!(name, "the count of jobs in progress was wrong");
         }
         Ok(())
+    }
+}
+
+/// What is kept of a job whose pools have died too often.
+fn given_up(name: &str, element: &[u8]) -> Job {
+    let reason = format!("each of the {} pools that took it died", MOST_TIMES + 1);
+    match Job::decode(element) {
+        Ok(job) => stray(job, &reason),
+        Err(_) => wrapped(name, element, &reason),
     }
 }
 

@@ -61,6 +61,47 @@ async fn a_job_that_comes_back_is_next_and_one_that_comes_back_again_is_last() -
 }
 
 #[tokio::test]
+async fn a_job_that_has_come_back_five_times_goes_to_the_dead() -> Result<()> {
+    let bed = Bed::new().await?;
+    let reaper = bed.pool(&["Other"])?;
+    let id = bed.enqueue("N", 1).await?;
+    let doomed = bed.pool(&["N"])?;
+    let _held = doomed.next().await?;
+    let _frozen = doomed.freeze().await;
+    bed.list_becomes("jobs:N", 1).await?;
+    let come_back = bed.hash("jobs:N:come_back").await?;
+    let element = come_back.keys().next().unwrap();
+    // As if four more had died of it, which takes long.
+    bed.ask::<i64>("HINCRBY", "jobs:N:come_back", &[element, "4"])
+        .await?;
+
+    let doomed = bed.pool(&["N"])?;
+    let last = doomed.next().await?;
+    ensure!(last.job().id == id);
+    bed.enqueue("N", 2).await?;
+    let _other = doomed.next().await?;
+    let _frozen = doomed.freeze().await;
+    bed.list_becomes("jobs:N", 1).await?;
+    let dead = bed.sorted("dead").await?;
+    let [(job, at)] = dead.as_slice() else {
+        anyhow::bail!("{dead:?}");
+    };
+    ensure!(job.id == id && job.integer("n") == Some(1) && job.fails == 1);
+    ensure!(job.error == "each of the 6 pools that took it died");
+    ensure!(job.failed_at == *at && *at <= bed.client.now().await?);
+    ensure!(bed.ask::<i64>("GET", "jobs:N:lock", &[]).await? == 0);
+    ensure!(bed.hash("jobs:N:lock_info").await?.is_empty());
+    let heir = bed.pool(&["N"])?;
+    let other = heir.next().await?;
+    ensure!(other.job().integer("n") == Some(2), "that one is innocent");
+    ensure!(heir.pool.finish(&other).await? == Outcome::Done);
+    ensure!(bed.inspector.counts("N").await?.is_drained());
+    reaper.counts(|stats| stats.reaped == 3).await?;
+    heir.stop().await?;
+    reaper.stop().await
+}
+
+#[tokio::test]
 async fn several_reapers_move_each_job_once() -> Result<()> {
     let bed = Bed::new().await?;
     let jobs = (0..100).map(|number| NewJob {
