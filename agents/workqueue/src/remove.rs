@@ -1,8 +1,8 @@
 //! In: a name that nobody uses any more. Out: no key in Redis that has to do with it.
 //! Touches: Redis.
 
-use crate::walk::keys;
-use crate::{Error, Inspector, Job};
+use crate::walk::Walk;
+use crate::{Error, Inspector, Job, Namespace};
 
 /// So many members of a set are looked at in one step.
 const PAGE: isize = 500;
@@ -22,7 +22,7 @@ impl Inspector {
     pub async fn remove(&self, name: &str) -> Result<u64, Error> {
         let space = &self.namespace;
         let mut removed = self.forget(&space.known_jobs(), name).await?;
-        // At first what is large: to find the rest may take too long where others have many keys.
+        // At first what is known by name: to find the rest takes long where others have many keys.
         let named = [
             space.queue(name),
             space.paused(name),
@@ -32,23 +32,13 @@ impl Inspector {
             space.come_back(name),
         ];
         removed += self.unlink(&named).await?;
-        let mut doomed = keys(&self.client, &space.in_progress_pattern()).await?;
-        doomed.retain(|key| {
-            let split = space.split_in_progress(key);
-            split.is_some_and(|(of, _)| of == name)
-        });
-        let marker = space.unique(name, "");
-        let markers = keys(&self.client, &space.unique_pattern(name)).await?;
-        // What follows is an object or nothing: otherwise it is of a name that goes on with a colon.
-        doomed.extend(markers.into_iter().filter(|key| {
-            let rest = key.strip_prefix(&marker);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
-        }));
-        removed += self.unlink(&doomed).await?;
         for set in [space.retry(), space.scheduled(), space.dead()] {
             removed += self.remove_members(&set, name).await?;
         }
-        Ok(removed)
+        let is_of_it = |key: &str| is_list_of(space, name, key);
+        removed += self.sweep(&space.in_progress_pattern(), is_of_it).await?;
+        let is_of_it = |key: &str| is_marker_of(space, name, key);
+        Ok(removed + self.sweep(&space.unique_pattern(name), is_of_it).await?)
     }
 
     async fn forget(&self, set: &str, name: &str) -> Result<u64, Error> {
@@ -59,8 +49,21 @@ impl Inspector {
     /// Removes all there is in the namespace, pools included. Tells how many keys that were. Only for a namespace that
     /// nobody uses any more.
     pub async fn clear(&self) -> Result<u64, Error> {
-        let doomed = keys(&self.client, &self.namespace.all_pattern()).await?;
-        self.unlink(&doomed).await
+        self.sweep(&self.namespace.all_pattern(), |_| true).await
+    }
+
+    /// Removes those of the keys that match, page by page: the walk ends where the keys of Redis end, however many there are,
+    /// and what it has removed stays so if it is broken off.
+    async fn sweep(&self, pattern: &str, is_doomed: impl Fn(&str) -> bool) -> Result<u64, Error> {
+        let (mut removed, mut walk) = (0, Walk::default());
+        loop {
+            let (mut keys, is_through) = walk.go(&self.client, pattern, 1).await?;
+            keys.retain(|key| is_doomed(key));
+            removed += self.unlink(&keys).await?;
+            if is_through {
+                return Ok(removed);
+            }
+        }
     }
 
     async fn unlink(&self, doomed: &[String]) -> Result<u64, Error> {
@@ -99,4 +102,15 @@ impl Inspector {
             reason: format!("{set} has too many members").into(),
         })
     }
+}
+
+fn is_list_of(space: &Namespace, name: &str, key: &str) -> bool {
+    let split = space.split_in_progress(key);
+    split.is_some_and(|(of, _)| of == name)
+}
+
+/// What follows the name is an object or nothing: otherwise it is of a name that goes on with a colon.
+fn is_marker_of(space: &Namespace, name: &str, key: &str) -> bool {
+    let rest = key.strip_prefix(&space.unique(name, ""));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
 }

@@ -6,9 +6,6 @@ use crate::{Client, Error};
 /// How many keys Redis looks at in one step.
 const STEP: u32 = 1000;
 
-/// So many steps in one walk: a million keys.
-const MOST_STEPS: usize = 1000;
-
 /// A walk through all keys that match. It goes on where it stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
@@ -42,19 +39,6 @@ impl Walk {
         }
         Ok((found, false))
     }
-}
-
-/// All keys that match. Fails if there are more keys in Redis than can be looked at.
-pub(crate) async fn keys(client: &Client, pattern: &str) -> Result<Vec<String>, Error> {
-    let (mut found, is_through) = Walk::default().go(client, pattern, MOST_STEPS).await?;
-    if !is_through {
-        return Err(Error::Protocol {
-            reason: "there are more keys than can be looked at".into(),
-        });
-    }
-    found.sort_unstable();
-    found.dedup();
-    Ok(found)
 }
 
 /// The members of a set, sorted; those that are no text are none of ours.

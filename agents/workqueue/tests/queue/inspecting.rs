@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use workqueue::{Config, Failed, Job, Outcome, Tries};
 
-use crate::support::Bed;
+use crate::support::{Bed, Space, options};
 
 #[tokio::test]
 async fn pools_are_seen_while_their_heartbeat_is_young_by_the_clock_of_redis() -> Result<()> {
@@ -146,6 +146,37 @@ async fn leave_what_looks_alike(bed: &Bed) -> Result<Vec<String>> {
     Ok([list, &format!("jobs:{name}"), &marker]
         .map(|key| bed.key(key))
         .into())
+}
+
+#[tokio::test]
+async fn a_name_is_removed_however_many_keys_others_have() -> Result<()> {
+    let server = testbed::redis::start().await?;
+    let space = Space::new(options(&server), &server.url()).await?;
+    let fill = redis::Script::new(
+        "for n = 1, 5000 do redis.call('SET', 'other:' .. ARGV[1] .. ':' .. n, '') end",
+    );
+    let mut connection = space.raw().await?;
+    for part in 0..220 {
+        let fill = fill.arg(part);
+        fill.invoke_async::<()>(&mut connection).await?;
+    }
+    let left = async || -> Result<()> {
+        space.enqueue("N", 1).await?;
+        let list = "jobs:N:long-gone:inprogress";
+        space.ask::<i64>("LPUSH", list, &["x"]).await?;
+        let marker = "unique:N:{\"a\":1}\n";
+        space.ask::<String>("SET", marker, &["1"]).await?;
+        Ok(())
+    };
+    left().await?;
+    ensure!(space.inspector.remove("N").await? == 4);
+    left().await?;
+    ensure!(space.inspector.clear().await? == 4);
+    let size: u64 = redis::cmd("DBSIZE")
+        .query_async(&mut space.raw().await?)
+        .await?;
+    ensure!(size == 1_100_000, "those of others stay: {size}");
+    server.shutdown().await
 }
 
 #[tokio::test]
