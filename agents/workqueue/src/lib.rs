@@ -7,8 +7,9 @@
 //!
 //! What is better than in Go, with the same data:
 //! - a job is finished by name, together with the jobs that follow from it, and not at all if it has gone to others;
-//! - jobs of a dead pool are back in their queue within 15 s instead of ten minutes, also if its heartbeat is gone, and
-//!   are next there instead of last, once each; one that has come back five times is dead, since it may be what they die of;
+//! - jobs of a dead pool are back in their queue within 15 s instead of ten minutes (within minutes if nothing is left of
+//!   it but its lists), and are next there instead of last, once each; one that has come back five times is dead, since it
+//!   may be what they die of;
 //! - nobody counts as dead because Redis was away; a pool that was away itself takes a new identifier;
 //! - retries of names that a pool does not serve are moved to their queue instead of to the dead;
 //! - a fetch whose answer was lost, or whose job was dropped, does not keep a job in progress for ever;

@@ -24,6 +24,9 @@ const MOST_TIMES: u64 = 5;
 /// So many steps of a walk through the keys per search; the next search goes on there.
 const SEARCH_STEPS: usize = 100;
 
+/// So many heartbeats are asked for at once.
+const BEATS_AT_ONCE: usize = 500;
+
 /// So many names are looked at for wrong counts per search.
 const MOST_NAMES: usize = 1000;
 
@@ -118,7 +121,8 @@ pub(crate) struct Reaper<'a> {
     keys: &'a Namespace,
     patience: Duration,
     search_every: Duration,
-    searched: Option<Instant>,
+    /// When it searches next, unless it has not begun: then it is still to be drawn.
+    search_at: Option<Instant>,
     walk: Walk,
     sightings: Sightings,
 }
@@ -129,6 +133,17 @@ struct Heartbeat {
     names: Vec<String>,
 }
 
+impl From<(Option<String>, Option<String>)> for Heartbeat {
+    fn from((at, names): (Option<String>, Option<String>)) -> Self {
+        let names = names.unwrap_or_default();
+        let names = names.split(',').filter(|name| !name.is_empty());
+        Self {
+            at,
+            names: names.map(String::from).collect(),
+        }
+    }
+}
+
 impl<'a> Reaper<'a> {
     pub(crate) fn new(client: &'a Client, keys: &'a Namespace, options: &PoolOptions) -> Self {
         Self {
@@ -136,13 +151,16 @@ impl<'a> Reaper<'a> {
             keys,
             patience: options.patience,
             search_every: options.search_every,
-            searched: None,
+            search_at: None,
             walk: Walk::default(),
             sightings: Sightings::default(),
         }
     }
 
     /// One look at everybody. Tells how many jobs were moved. Without `may_judge` it only looks.
+    ///
+    /// Each pool looks, not one for all: what counts is how long a heartbeat has stood still by the looker's own clock, so
+    /// whoever had to take over from a looker that died would begin to measure when its jobs should be back already.
     pub(crate) async fn step(&mut self, now: Instant, may_judge: bool) -> Result<u64, Error> {
         let pools = members(self.client, &self.keys.worker_pools()).await?;
         let known = members(self.client, &self.keys.known_jobs()).await?;
@@ -155,27 +173,31 @@ impl<'a> Reaper<'a> {
             found.extend(names.iter().cloned());
         }
         self.sightings.keep(&lists);
+        let pools: Vec<&String> = lists.keys().collect();
+        let heartbeats = self.heartbeats(&pools).await?;
         let mut moved = 0;
-        for (pool, names) in lists {
-            moved += self.look_at(now, may_judge, &pool, names, &known).await?;
+        for ((pool, names), heartbeat) in lists.into_iter().zip(heartbeats) {
+            if self.has_died(now, &pool, &heartbeat) && may_judge {
+                moved += self.bury(&pool, names, heartbeat, &known).await?;
+            } else {
+                self.sightings.has_lists(&pool, names);
+            }
         }
         Ok(moved)
     }
 
-    async fn look_at(
+    fn has_died(&mut self, now: Instant, pool: &str, heartbeat: &Heartbeat) -> bool {
+        let beat = heartbeat.at.clone();
+        self.sightings.is_dead(pool, beat, now, self.patience)
+    }
+
+    async fn bury(
         &mut self,
-        now: Instant,
-        may_judge: bool,
         pool: &str,
         mut names: BTreeSet<String>,
+        Heartbeat { at, names: served }: Heartbeat,
         known: &[String],
     ) -> Result<u64, Error> {
-        let Heartbeat { at, names: served } = self.heartbeat(pool).await?;
-        let is_dead = self.sightings.is_dead(pool, at.clone(), now, self.patience);
-        if !is_dead || !may_judge {
-            self.sightings.has_lists(pool, names);
-            return Ok(0);
-        }
         names.extend(served);
         names.extend(known.iter().cloned());
         let moved = self.reap(pool, &names, &at.unwrap_or_default()).await?;
@@ -183,17 +205,20 @@ impl<'a> Reaper<'a> {
         Ok(moved)
     }
 
-    async fn heartbeat(&self, pool: &str) -> Result<Heartbeat, Error> {
-        let mut command = redis::cmd("HMGET");
-        command.arg(self.keys.heartbeat(pool));
-        command.arg("heartbeat_at").arg("job_names");
-        let (at, names): (Option<String>, Option<String>) = self.client.query(&command).await?;
-        let names = names.unwrap_or_default();
-        let names = names.split(',').filter(|name| !name.is_empty());
-        Ok(Heartbeat {
-            at,
-            names: names.map(String::from).collect(),
-        })
+    /// Those of the pools, in their order: in few exchanges, since each pool asks for those of all.
+    async fn heartbeats(&self, pools: &[&String]) -> Result<Vec<Heartbeat>, Error> {
+        let mut heartbeats = Vec::with_capacity(pools.len());
+        for some in pools.chunks(BEATS_AT_ONCE) {
+            let mut commands = redis::pipe();
+            for pool in some {
+                commands.cmd("HMGET").arg(self.keys.heartbeat(pool));
+                commands.arg("heartbeat_at").arg("job_names");
+            }
+            let answers: Vec<(Option<String>, Option<String>)> =
+                self.client.pipeline(&commands).await?;
+            heartbeats.extend(answers.into_iter().map(Heartbeat::from));
+        }
+        Ok(heartbeats)
     }
 
     async fn reap(&self, pool: &str, names: &BTreeSet<String>, beat: &str) -> Result<u64, Error> {
@@ -261,8 +286,10 @@ impl<'a> Reaper<'a> {
         known: &[String],
     ) -> Result<BTreeMap<String, BTreeSet<String>>, Error> {
         let mut lists: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let is_due = |searched| now.duration_since(searched) >= self.search_every;
-        if !self.searched.is_none_or(is_due) {
+        let next = self
+            .search_at
+            .get_or_insert_with(|| now + within(self.search_every));
+        if now < *next {
             return Ok(lists);
         }
         let pattern = self.keys.in_progress_pattern();
@@ -275,7 +302,7 @@ impl<'a> Reaper<'a> {
         for name in known.iter().take(MOST_NAMES) {
             self.mend(name).await?;
         }
-        self.searched = Some(now);
+        self.search_at = Some(now + self.search_every);
         Ok(lists)
     }
 
@@ -289,6 +316,11 @@ impl<'a> Reaper<'a> {
         }
         Ok(())
     }
+}
+
+/// Some part of a period: pools that begin at once do not all search at once.
+fn within(period: Duration) -> Duration {
+    period.mul_f64(fastrand::f64())
 }
 
 /// What is kept of a job whose pools have died too often.

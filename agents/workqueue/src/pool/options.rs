@@ -49,7 +49,9 @@ pub struct PoolOptions {
     pub patience: Duration,
     /// How often it looks for dead pools.
     pub reap_every: Duration,
-    /// How often it looks for lost lists and wrong counts, which takes a walk through the keys.
+    /// How often it looks for lost lists and wrong counts, which takes a walk through the keys of the whole server. Each pool
+    /// does, so that what nobody else looks for is found by whoever lives; the first time at a random moment, so that they
+    /// do not all do so at once.
     pub search_every: Duration,
     /// How often it looks for jobs that are due.
     pub requeue_every: Duration,
@@ -66,7 +68,7 @@ impl PoolOptions {
             beat_every: Duration::from_secs(5),
             patience: Duration::from_secs(10),
             reap_every: Duration::from_secs(2),
-            search_every: Duration::from_secs(10),
+            search_every: Duration::from_mins(1),
             requeue_every: Duration::from_secs(1),
         }
     }

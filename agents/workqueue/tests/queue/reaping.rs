@@ -8,7 +8,7 @@ use testbed::wait::eventually;
 use tokio::time::Instant;
 use workqueue::{Kind, NewJob, Outcome, PoolOptions};
 
-use crate::support::{Bed, PATIENCE, SOON, numbered, pool_options};
+use crate::support::{Bed, PATIENCE, SOON, Space, numbered, options, pool_options};
 
 /// With the periods that are used in earnest.
 #[tokio::test]
@@ -178,6 +178,35 @@ async fn a_list_without_a_heartbeat_is_found_but_not_at_once() -> Result<()> {
     .await?;
     reaper.counts(|stats| stats.reaped == 2).await?;
     reaper.stop().await
+}
+
+#[tokio::test]
+async fn pools_that_begin_at_once_do_not_walk_through_all_keys_at_once() -> Result<()> {
+    let server = testbed::redis::start().await?;
+    let space = Space::new(options(&server), &server.url()).await?;
+    let seldom = || PoolOptions {
+        search_every: Duration::from_hours(10_000),
+        ..pool_options(&["N"])
+    };
+    let pools = [space.pool_with(seldom())?, space.pool_with(seldom())?];
+    let calls = async |command: &str| -> Result<u64> {
+        let mut info = redis::cmd("INFO");
+        info.arg("commandstats");
+        let stats: String = info.query_async(&mut space.raw().await?).await?;
+        let prefix = format!("cmdstat_{command}:calls=");
+        let found = stats.lines().find_map(|line| line.strip_prefix(&prefix));
+        let calls = found.and_then(|rest| rest.split(',').next());
+        Ok(calls.map_or(Ok(0), str::parse)?)
+    };
+    eventually("looks at each other", SOON, async || {
+        Ok((calls("hmget").await? >= 20).then_some(()))
+    })
+    .await?;
+    ensure!(calls("scan").await? == 0);
+    for pool in pools {
+        pool.stop().await?;
+    }
+    server.shutdown().await
 }
 
 #[tokio::test]
