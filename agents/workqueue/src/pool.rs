@@ -2,6 +2,7 @@
 //! Touches: Redis. What keeps the pool alive meanwhile is in `pool/house.rs`.
 
 mod end;
+mod host;
 mod house;
 mod options;
 
@@ -107,8 +108,15 @@ enum Fetched {
 
 impl Pool {
     /// Fails only if the options cannot be. Registers with the first heartbeat or the first fetch.
-    pub fn new(client: Client, namespace: Namespace, options: PoolOptions) -> Result<Self, Error> {
+    pub fn new(
+        client: Client,
+        namespace: Namespace,
+        mut options: PoolOptions,
+    ) -> Result<Self, Error> {
         options.check()?;
+        if options.host.is_empty() {
+            options.host = host::name();
+        }
         let workers = Workers::new((0..options.concurrency).map(|_| id::fresh()));
         let names = options.kinds.iter().map(|kind| kind.name.as_str().into());
         let inner = Inner {

@@ -38,7 +38,7 @@ pub struct PoolOptions {
     pub kinds: Vec<Kind>,
     /// How many jobs it works on at once. Others read it from the heartbeat; the pool does not enforce it.
     pub concurrency: u32,
-    /// Shown beside the pool.
+    /// Shown beside the pool; if empty, the name of this machine.
     pub host: String,
     /// Shown beside the pool.
     pub pid: u32,

@@ -374,6 +374,22 @@ async fn the_heartbeat_says_what_gocraft_says() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_pool_says_on_which_machine_it_runs() -> Result<()> {
+    let bed = Bed::new().await?;
+    let mut options = pool_options(&["N"]);
+    options.host = String::new();
+    let worker = bed.pool_with(options)?;
+    let pools = eventually("a pool", SOON, async || {
+        let pools = bed.inspector.pools().await?;
+        Ok((!pools.is_empty()).then_some(pools))
+    })
+    .await?;
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname")?;
+    ensure!(pools[0].host == machine.trim_end(), "{pools:?}");
+    worker.stop().await
+}
+
+#[tokio::test]
 async fn busy_workers_are_seen() -> Result<()> {
     let bed = Bed::new().await?;
     let worker = bed.pool(&["N"])?;
