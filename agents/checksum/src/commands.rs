@@ -329,7 +329,7 @@ fn paths(files: &Files) -> impl Iterator<Item = RelativePath> {
 
 async fn take_over(args: &TakeOver) -> Result<u8, Error> {
     let from = stores::server(&args.from, "ORRERY_FROM")?;
-    let store = Store::open(&stores::of(&args.store)?, 1).await?;
+    let store = Store::open(&stores::new(&args.store)?, 1).await?;
     let theirs = store::Theirs {
         server: &from,
         prefix: &args.table_prefix,

@@ -111,6 +111,15 @@ pub(super) fn server(address: &str, variables: &str) -> Result<Mysql, Error> {
     })
 }
 
+/// The same, which may be new: there is a folder for it.
+pub(super) fn new(of_what: &StoreOf) -> Result<Location, Error> {
+    let location = of(of_what)?;
+    if let Location::Sqlite { path, .. } = &location {
+        with_parent(path)?;
+    }
+    Ok(location)
+}
+
 /// The same, if it is there.
 pub(super) fn existing(store: &StoreOf) -> Result<Location, Error> {
     let location = of(store)?;
@@ -129,19 +138,23 @@ pub(super) fn for_run(folder: &Path, store: Option<&Path>) -> Result<Place, Erro
         Some(store) => store.into(),
         None => by_default(&folder)?,
     };
+    let parent = with_parent(&store)?;
+    Ok(Place {
+        inside: inside(&folder, &parent, &store),
+        store,
+    })
+}
+
+/// Makes the folder that a store is to be in; returns it.
+fn with_parent(store: &Path) -> Result<PathBuf, Error> {
     let parent = match store.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let failed = |source| Error::Parent {
+    let made = fs::create_dir_all(parent).and_then(|()| parent.canonicalize());
+    made.map_err(|source| Error::Parent {
         path: parent.into(),
         source,
-    };
-    fs::create_dir_all(parent).map_err(failed)?;
-    let parent = parent.canonicalize().map_err(failed)?;
-    Ok(Place {
-        inside: inside(&folder, &parent, &store),
-        store,
     })
 }
 

@@ -25,6 +25,10 @@ fn program(args: &[&str], variables: &str, password: Option<&str>) -> Result<Sai
         command.env(format!("{variables}_USERNAME"), "testbed");
         command.env(format!("{variables}_PASSWORD"), password);
     }
+    said(command)
+}
+
+fn said(mut command: Command) -> Result<Said> {
     let output = command.output()?;
     Ok(Said {
         code: output.status.code(),
@@ -89,6 +93,25 @@ async fn lsdf_checksum_is_taken_over_by_a_command_when_none_of_its_runs_goes_on(
     assert!(refused.complaint.contains(words), "{}", refused.complaint);
     let view = View::open(&Location::file(&other)).await?;
     assert_eq!(view.checksums(None, 1).await?.len(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn lsdf_checksum_is_taken_over_where_no_run_ever_kept_checksums() -> Result<()> {
+    let theirs = Place::mariadb().await?;
+    theirs.files(3)?;
+    lsdf::create(&theirs).await?;
+    let home = tempfile::tempdir()?;
+    let from = address(&theirs)?;
+    let of = text(home.path())?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
+    command.args(["take-over", "--from", &from, "--of", of]);
+    command.env("XDG_STATE_HOME", home.path().join("no/such/folder"));
+    command.env("ORRERY_FROM_USERNAME", "testbed");
+    command.env("ORRERY_FROM_PASSWORD", "testbed");
+    let taken = said(command)?;
+    assert_eq!(taken.code, Some(0), "{}", taken.complaint);
+    assert_eq!(taken.out, "took over 0 files, 2 runs and 0 warnings\n");
     Ok(())
 }
 
