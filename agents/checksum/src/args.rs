@@ -14,11 +14,12 @@ use crate::{coordinator, worker};
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  every file that was read is what was written
-  1  damaged files were found
-  2  not everything could be verified: files unreadable or changed meanwhile, folders not listed, too many files gone,
-     or ended after the listing as it was told to
-  3  an error; nothing is lost, and an interrupted run can be resumed";
+  0    local, verify: every file that was read is what was written; report: no damage that nobody has taken note of,
+       whatever the last run could not verify; the others: done
+  1    damaged files were found; report: and nobody has taken note of them
+  2    local, verify: not everything could be verified: files unreadable or changed meanwhile, folders not listed, too many
+       files gone, or ended after the listing as it was told to; report --format manifest: files were left out
+  3    an error; nothing is lost, and an interrupted run can be resumed";
 
 /// Finds files that are no longer what was written.
 #[derive(Debug, Parser)]
@@ -154,12 +155,13 @@ impl Local {
         }
     }
 
-    /// Which files are read.
-    pub fn mode(&self) -> Mode {
-        match self.mode {
-            ModeName::Full => Mode::Full,
-            ModeName::Incremental => Mode::Incremental,
-            ModeName::Sample => Mode::Sample(self.sample_percent.unwrap_or(100)),
+    /// Which files are read; nothing if there is a share without a sample.
+    pub fn mode(&self) -> Option<Mode> {
+        match (self.mode, self.sample_percent) {
+            (ModeName::Full, None) => Some(Mode::Full),
+            (ModeName::Incremental, None) => Some(Mode::Incremental),
+            (ModeName::Sample, percent) => Some(Mode::Sample(percent.unwrap_or(100))),
+            (ModeName::Full | ModeName::Incremental, Some(_)) => None,
         }
     }
 }

@@ -66,6 +66,9 @@ pub enum Error {
     /// A path that is not damaged.
     #[error("{0} has no open warning; `report` tells which files have")]
     NoWarning(RelativePath),
+    /// A share of what.
+    #[error("--sample-percent goes with --mode sample")]
+    NoSample,
 }
 
 impl Error {
@@ -80,7 +83,8 @@ impl Error {
             | Self::Gpfs(_)
             | Self::Write(_)
             | Self::Abandoned
-            | Self::NoWarning(_) => 3,
+            | Self::NoWarning(_)
+            | Self::NoSample => 3,
         }
     }
 }
@@ -121,7 +125,7 @@ async fn local(args: &Local) -> Result<u8, Error> {
     let what = NewRun {
         owner: None,
         snapshot: None,
-        mode: args.mode(),
+        mode: args.mode().ok_or(Error::NoSample)?,
         algorithm: args.algorithm,
     };
     let unresolved = match (args.resume, args.abort) {

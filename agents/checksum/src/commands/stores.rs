@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use crate::args::StoreOf;
+use crate::path::RelativePath;
 use crate::store::{self, Location, Mysql, Password, Tls};
 
 /// Why there is no place for a store.
@@ -32,6 +33,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// Patterns are text.
+    #[error(
+        "{} is in the folder that is read, under a name that is no text, and could not be left out: --store names another place",
+        RelativePath::new(.0.as_os_str().as_bytes())
+    )]
+    Inside(PathBuf),
     /// The user has no home.
     #[error(
         "neither XDG_STATE_HOME nor HOME is set: say with --store where checksums are to be kept"
@@ -140,7 +147,7 @@ pub(super) fn for_run(folder: &Path, store: Option<&Path>) -> Result<Place, Erro
     };
     let parent = with_parent(&store)?;
     Ok(Place {
-        inside: inside(&folder, &parent, &store),
+        inside: inside(&folder, &parent, &store)?,
         store,
     })
 }
@@ -158,16 +165,16 @@ fn with_parent(store: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-fn inside(folder: &Path, parent: &Path, store: &Path) -> Vec<String> {
+fn inside(folder: &Path, parent: &Path, store: &Path) -> Result<Vec<String>, Error> {
     let (Ok(below), Some(name)) = (parent.strip_prefix(folder), store.file_name()) else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
+    let below = below.join(name);
+    let below = below.to_str().ok_or_else(|| Error::Inside(store.into()))?;
     // Anchored by the slash.
-    let path = format!("/{}", below.join(name).to_string_lossy());
-    let path = globset::escape(&path);
-    ["", ".lock", ".listing", "-wal", "-shm", "-journal"]
-        .map(|suffix| format!("{path}{suffix}"))
-        .into()
+    let path = globset::escape(&format!("/{below}"));
+    let suffixes = ["", ".lock", ".listing", "-wal", "-shm", "-journal"];
+    Ok(suffixes.map(|suffix| format!("{path}{suffix}")).into())
 }
 
 fn canonical(folder: &Path) -> Result<PathBuf, Error> {

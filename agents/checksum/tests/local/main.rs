@@ -1,6 +1,7 @@
 #![expect(clippy::disallowed_methods, reason = "waits for processes")]
 //! The program as users run it: what it finds, what it forgets, how it ends.
 
+mod commands;
 mod faults;
 mod gpfs;
 mod told;
@@ -47,7 +48,7 @@ fn exactly_the_damaged_files_are_found_with_what_they_should_be() {
     tree.run(&[]);
     tree.run(&[]);
     for n in [3, 14, 15, 92, 65] {
-        tree.rot(&format!("folder{}/file{n}", n / 10));
+        tree.rot(format!("folder{}/file{n}", n / 10));
     }
     // Edited after it was damaged: what somebody wrote is right.
     tree.rot("folder2/file26");
@@ -227,7 +228,7 @@ fn gone_files_are_forgotten_and_renamed_ones_are_new() {
     let tree = Tree::with(100);
     tree.run(&[]);
     for n in 0..5 {
-        remove(&tree.path(&format!("folder0/file{n}")));
+        remove(&tree.path(format!("folder0/file{n}")));
     }
     fs::rename(tree.path("folder1/file10"), tree.path("folder1/renamed")).unwrap();
     let run = tree.run(&[]);
@@ -465,6 +466,11 @@ fn nonsense_is_refused_in_words() {
     for (args, expected) in [
         (&["--mode", "sample"][..], "--sample-percent"),
         (&["--sample-percent", "0", "--mode", "sample"], "1..=99"),
+        (&["--sample-percent", "5"], "goes with --mode sample"),
+        (
+            &["--sample-percent", "5", "--mode", "incremental"],
+            "goes with --mode sample",
+        ),
         (
             &["--max-throughput", "fast"],
             "such as 104857600, 100Mi or 1Gi",

@@ -55,7 +55,7 @@ impl Tree {
         self.folder.path().join("store.sqlite")
     }
 
-    pub(crate) fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: impl AsRef<Path>) -> PathBuf {
         self.root().join(file)
     }
 
@@ -72,7 +72,7 @@ impl Tree {
     }
 
     /// Flips a bit as a medium does: the modification time stays.
-    pub(crate) fn rot(&self, file: &str) {
+    pub(crate) fn rot(&self, file: impl AsRef<Path>) {
         let path = self.path(file);
         let modified = fs::metadata(&path).unwrap().modified().unwrap();
         let file = File::options().read(true).write(true).open(path).unwrap();
