@@ -22,6 +22,7 @@ stores=(
   "${mariadb[0]}"
   "${redis[0]}"
   "psql postgresql-client"
+  "b3sum b3sum"
 )
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || stores+=("postgresql-server postgresql")
 java=("mvn maven")

@@ -19,6 +19,7 @@ use std::time::Instant;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::algorithm::Algorithm;
 use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver};
 use crate::engine::{self, Ended, Job, Shared, Source, Unresolved};
 use crate::gpfs::{self, FileSystem};
@@ -287,19 +288,25 @@ async fn manifest(view: &View) -> Result<u8, Error> {
         .map(|run| run.what.algorithm)
         .unwrap_or_default();
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let (mut after, mut left_out) = (None, 0);
+    let (mut after, mut left_out, mut odd) = (None, 0, 0);
     loop {
         let page = view.checksums(after, PAGE).await?;
         let Some(last) = page.last() else { break };
         after = Some(last.key);
         for checksum in &page {
             match report::manifest_line(checksum, algorithm) {
-                Some(line) => out.write_all(&line)?,
+                Some(line) => {
+                    out.write_all(&line)?;
+                    odd += u64::from(str::from_utf8(&line).is_err());
+                }
                 None => left_out += 1,
             }
         }
     }
     out.flush()?;
+    if odd > 0 && algorithm == Algorithm::Blake3 {
+        eprintln!("{odd} names are no UTF-8: b3sum --check ends at the first of them");
+    }
     if left_out > 0 {
         eprintln!("{left_out} files have no {algorithm} checksum yet, and are left out");
     }

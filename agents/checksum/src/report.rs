@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::algorithm::Algorithm;
 use crate::list;
 use crate::merge::Mode;
-use crate::path::RelativePath;
 use crate::state::State;
 use crate::store::{Checksum, Counts, Problem, Run, WarningRow};
 
@@ -342,12 +341,18 @@ fn time(nanoseconds: i64) -> String {
 
 /// A checksum as the tool of its algorithm prints and checks it: raw bytes, with an escape for names that hold a newline or
 /// a backslash. The tool for one algorithm cannot check another's, so these are left out when `only` is another.
+///
+/// A name that the tool would take for its standard input is given with its folder.
 pub fn manifest_line(checksum: &Checksum, only: Algorithm) -> Option<Vec<u8>> {
     let Checksum { path, digest, .. } = checksum;
     let digest = digest.as_ref().filter(|it| it.algorithm == only)?;
     let mut line = Vec::new();
-    let escaped = escape(path);
-    if escaped != path.as_bytes() {
+    let plain: &[u8] = match path.as_bytes() {
+        b"-" => b"./-",
+        plain => plain,
+    };
+    let escaped = escape(plain, only);
+    if escaped != plain {
         line.push(b'\\');
     }
     line.extend(digest.to_string().into_bytes());
@@ -357,12 +362,13 @@ pub fn manifest_line(checksum: &Checksum, only: Algorithm) -> Option<Vec<u8>> {
     Some(line)
 }
 
-fn escape(path: &RelativePath) -> Vec<u8> {
-    let mut escaped = Vec::with_capacity(path.as_bytes().len());
-    for byte in path.as_bytes() {
+/// `b3sum` knows no escape for a carriage return, and takes it as it is.
+fn escape(path: &[u8], algorithm: Algorithm) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(path.len());
+    for byte in path {
         match byte {
             b'\n' => escaped.extend(br"\n"),
-            b'\r' => escaped.extend(br"\r"),
+            b'\r' if algorithm != Algorithm::Blake3 => escaped.extend(br"\r"),
             b'\\' => escaped.extend(br"\\"),
             byte => escaped.push(*byte),
         }
@@ -373,6 +379,7 @@ fn escape(path: &RelativePath) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::path::RelativePath;
 
     #[test]
     fn a_run_that_was_given_up_has_verified_nothing() {
@@ -462,6 +469,8 @@ mod tests {
         let line = |path: &[u8]| manifest_line(&checksum(path), Algorithm::Crc32c).unwrap();
         assert_eq!(line(b"a b"), b"00000000  a b\n");
         assert_eq!(line(b"a\nb\\"), b"\\00000000  a\\nb\\\\\n");
+        assert_eq!(line(b"-"), b"00000000  ./-\n");
+        assert_eq!(line(b"a/-"), b"00000000  a/-\n");
         assert_eq!(manifest_line(&checksum(b"a"), Algorithm::Sha1), None);
         // What b3sum prints.
         let line = manifest_line(&of(Algorithm::Blake3, b"a"), Algorithm::Blake3).unwrap();
