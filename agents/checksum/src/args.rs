@@ -262,6 +262,9 @@ pub struct Files {
     /// Which store.
     #[command(flatten)]
     pub store: StoreOf,
+    /// Paths are as `report` prints them, with what it escapes: \\\\, \\n, \\xff, \\u{200b}.
+    #[arg(long)]
+    pub escaped: bool,
     /// Paths relative to the folder, as they are on disk.
     #[arg(required = true)]
     pub paths: Vec<PathBuf>,

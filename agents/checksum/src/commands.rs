@@ -4,13 +4,13 @@
 )]
 //! What each subcommand does. In: arguments. Out: text on standard output, and an exit code. Touches what its parts touch.
 
+mod noted;
 mod progress;
 mod snapshot;
 pub mod stores;
 mod verify;
 
 use std::io::{self, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,12 +20,12 @@ use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::algorithm::Algorithm;
-use crate::args::{Command, Files, Format, Local, Output, Report, StoreOf, TakeOver};
+use crate::args::{Command, Format, Local, Output, Report, StoreOf, TakeOver};
 use crate::engine::{self, Ended, Job, Shared, Source, Unresolved};
 use crate::gpfs::{self, FileSystem};
 use crate::list::exclude::{BadPattern, Excludes};
 use crate::pack::Sizes;
-use crate::path::RelativePath;
+use crate::path::{BadEscape, RelativePath};
 use crate::report::{self, Result as Found};
 use crate::store::{self, Location, NewRun, Run, Store, View, WarningState};
 
@@ -65,8 +65,13 @@ pub enum Error {
     #[error("ended while files were being read; nothing that was stored is lost")]
     Abandoned,
     /// A path that is not damaged.
-    #[error("{0} has no open warning; `report` tells which files have")]
+    #[error(
+        "{0} has no open warning; `report` tells which files have, and --escaped takes their paths as it prints them"
+    )]
     NoWarning(RelativePath),
+    /// A path that `report` does not print like that.
+    #[error(transparent)]
+    Escape(#[from] BadEscape),
     /// A share of what.
     #[error("--sample-percent goes with --mode sample")]
     NoSample,
@@ -85,6 +90,7 @@ impl Error {
             | Self::Write(_)
             | Self::Abandoned
             | Self::NoWarning(_)
+            | Self::Escape(_)
             | Self::NoSample => 3,
         }
     }
@@ -96,8 +102,8 @@ pub async fn run(command: Command) -> Result<u8, Error> {
         Command::Local(args) => Box::pin(local(&args)).await,
         Command::Report(args) => report(&args).await,
         Command::Verify(args) => Box::pin(verify::run(&args)).await,
-        Command::Accept(files) => accept(&files).await,
-        Command::Acknowledge(files) => acknowledge(&files).await,
+        Command::Accept(files) => noted::accept(&files).await,
+        Command::Acknowledge(files) => noted::acknowledge(&files).await,
         Command::Abort(of) => abort(&of).await,
         Command::TakeOver(args) => take_over(&args).await,
     }
@@ -311,31 +317,6 @@ async fn manifest(view: &View) -> Result<u8, Error> {
         eprintln!("{left_out} files have no {algorithm} checksum yet, and are left out");
     }
     Ok(if left_out > 0 { 2 } else { 0 })
-}
-
-async fn accept(files: &Files) -> Result<u8, Error> {
-    let store = Store::open(&stores::existing(&files.store)?, 1).await?;
-    for path in paths(files) {
-        if !store.accept(&path).await? {
-            return Err(Error::NoWarning(path));
-        }
-    }
-    Ok(0)
-}
-
-async fn acknowledge(files: &Files) -> Result<u8, Error> {
-    let store = Store::open(&stores::existing(&files.store)?, 1).await?;
-    for path in paths(files) {
-        if !store.acknowledge(&path).await? {
-            return Err(Error::NoWarning(path));
-        }
-    }
-    Ok(0)
-}
-
-fn paths(files: &Files) -> impl Iterator<Item = RelativePath> {
-    let bytes = files.paths.iter().map(|path| path.as_os_str().as_bytes());
-    bytes.map(RelativePath::new)
 }
 
 async fn take_over(args: &TakeOver) -> Result<u8, Error> {

@@ -1,6 +1,8 @@
-//! A path below the root of a run. In: raw bytes. Out: a key for the store, and text for people. Pure.
+//! A path below the root of a run. In: raw bytes, or text for people. Out: a key for the store, and text for people. Pure.
 
 use std::fmt;
+
+use thiserror::Error;
 
 /// A path relative to the root, without a leading slash: raw bytes, as the file system has them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,21 +19,84 @@ impl RelativePath {
         &self.0
     }
 
+    /// The path that is printed as this text. What it takes for a backslash is one of our escapes, or an error.
+    pub fn from_printed(text: &[u8]) -> Result<Self, BadEscape> {
+        let (mut path, mut rest) = (Vec::with_capacity(text.len()), text);
+        while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+            path.extend(&rest[..at]);
+            let wrong = || BadEscape {
+                text: String::from_utf8_lossy(text).into_owned(),
+                at: text.len() - rest.len() + at + 1,
+            };
+            let (bytes, length) = escape(&rest[at + 1..]).ok_or_else(wrong)?;
+            path.extend(bytes);
+            rest = &rest[at + 1 + length..];
+        }
+        path.extend(rest);
+        Ok(Self::new(path))
+    }
+
     /// What the store finds it by.
     pub fn key(&self) -> Key {
         Key::of(&self.0)
     }
 }
 
-/// For people: what is not printable text is escaped as `\xff`, and a backslash is doubled, so that two paths never look
-/// alike.
+/// Why a text is no path as it is printed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    r"{text} is no path as `report` prints it: what follows the backslash at byte {at} is none of \\, \n, \r, \t, \xff and \u{{200b}}"
+)]
+pub struct BadEscape {
+    text: String,
+    at: usize,
+}
+
+/// What the escape at the beginning of a text stands for, and how long it is without its backslash.
+fn escape(text: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let one = |byte: u8| Some((vec![byte], 1));
+    match text.first()? {
+        b'\\' => one(b'\\'),
+        b'n' => one(b'\n'),
+        b'r' => one(b'\r'),
+        b't' => one(b'\t'),
+        b'x' => Some((vec![u8::try_from(hexadecimal(text.get(1..3)?)?).ok()?], 3)),
+        b'u' => {
+            let inner = text.get(1..)?.strip_prefix(b"{")?;
+            let length = inner.iter().take(7).position(|byte| *byte == b'}')?;
+            let character = char::from_u32(hexadecimal(&inner[..length])?)?;
+            Some((character.to_string().into_bytes(), length + 3))
+        }
+        _ => None,
+    }
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u32> {
+    let digits = str::from_utf8(digits).ok()?;
+    // A sign would be taken, too.
+    let are_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    are_digits.then(|| u32::from_str_radix(digits, 16).ok())?
+}
+
+/// Whether a character is seen, and only as itself: not what directs, joins or separates others.
+fn is_printable(character: char) -> bool {
+    if character.is_ascii() {
+        return !character.is_ascii_control();
+    }
+    // Behind a letter, because what is combined with one is printed.
+    let text = format!("x{character}");
+    text.escape_debug().nth(1) == Some(character)
+}
+
+/// For people: what is not printable text is escaped, as `\xff` or `\u{200b}`, and a backslash is doubled, so that two paths
+/// never look alike, and none reorders the line it is in.
 impl fmt::Display for RelativePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
             for character in chunk.valid().chars() {
                 match character {
                     '\\' => f.write_str(r"\\")?,
-                    _ if character.is_control() => write!(f, "{}", character.escape_default())?,
+                    _ if !is_printable(character) => write!(f, "{}", character.escape_default())?,
                     _ => fmt::Write::write_char(f, character)?,
                 }
             }
@@ -117,6 +182,8 @@ impl Key {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -125,6 +192,58 @@ mod tests {
         assert_eq!(shown(b"a/\xff\n"), r"a/\xff\n");
         assert_eq!(shown(br"a\xff"), r"a\\xff");
         assert_eq!(shown("ü".as_bytes()), "ü");
+        assert_eq!(shown(b"it's \"it\""), r#"it's "it""#);
+        assert_eq!(shown("e\u{301} 漢字 🙂".as_bytes()), "e\u{301} 漢字 🙂");
+        let sly = "a\u{200b}b\u{202e}gpj\u{a0}\u{85}\x07";
+        let seen = r"a\u{200b}b\u{202e}gpj\u{a0}\u{85}\u{7}";
+        assert_eq!(shown(sly.as_bytes()), seen);
+    }
+
+    #[test]
+    fn a_wrong_escape_is_refused_with_its_place() {
+        let read = |text: &str| RelativePath::from_printed(text.as_bytes());
+        let path = |bytes: &[u8]| Ok(RelativePath::new(bytes));
+        assert_eq!(read(r"a\\xff\xff\n"), path(b"a\\xff\xff\n"));
+        assert_eq!(read(r"\u{200b}\u{7}x"), path("\u{200b}\x07x".as_bytes()));
+        for wrong in [
+            r"\",
+            r"\a",
+            r"\0",
+            r"\x",
+            r"\xf",
+            r"\x+f",
+            r"\xfg",
+            r"\u",
+            r"\u{",
+            r"\u{}",
+            r"\u200b",
+            r"\u{d800}",
+            r"\u{110000}",
+            r"\u{0000041}",
+            r"\u{+41}",
+            r"\'",
+        ] {
+            let error = read(&format!("fine{wrong}")).unwrap_err();
+            assert_eq!(error.at, 5, "{wrong}");
+            assert!(error.to_string().starts_with("fine\\"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_of_any_path_is_read_as_that_path(bytes: Vec<u8>, text in "\\PC{0,8}|.{0,8}") {
+            for path in [RelativePath::new(bytes), RelativePath::new(text.as_bytes())] {
+                let printed = path.to_string();
+                prop_assert!(!printed.contains(char::is_control));
+                prop_assert_eq!(RelativePath::from_printed(printed.as_bytes()), Ok(path));
+            }
+        }
+
+        #[test]
+        fn no_text_with_backslashes_panics(text in r"[\\xunrt{}0-9a-f\xff]{0,16}", bytes: Vec<u8>) {
+            let _ = RelativePath::from_printed(text.as_bytes());
+            let _ = RelativePath::from_printed(&bytes);
+        }
     }
 
     #[test]

@@ -1,10 +1,68 @@
+#![expect(
+    clippy::unwrap_used,
+    reason = "what a fixture cannot do fails the test"
+)]
 //! Commands beside `local`, and what programs are told when something fails.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use crate::tree::{Tree, said};
+
+/// The paths of open warnings, as programs are told.
+fn damaged(tree: &Tree) -> Vec<String> {
+    let report = said(&tree.about(&["report", "--format", "json"]));
+    let warnings = report.of_kind("warning");
+    let open = warnings.iter().filter(|it| it["state"] == "open");
+    open.map(|it| it["path"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn damage_is_accepted_by_the_path_that_is_printed_whatever_its_bytes_are() {
+    let tree = Tree::with(3);
+    let names = [
+        &b"\xff"[..],
+        br"back\slash",
+        b"new\nline",
+        "zero\u{200b}width".as_bytes(),
+        br"\xff",
+    ];
+    let paths = names.map(OsStr::from_bytes);
+    for path in paths {
+        fs::write(tree.path(path), "content").unwrap();
+    }
+    tree.run(&[]);
+    for path in paths {
+        tree.rot(path);
+    }
+    assert_eq!(tree.run(&[]).code, 1);
+    let printed = damaged(&tree);
+    let expected = [
+        r"\\xff",
+        r"\xff",
+        r"back\\slash",
+        r"new\nline",
+        r"zero\u{200b}width",
+    ];
+    let mut sorted = printed.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, expected);
+
+    let refused = said(&tree.about(&["accept", "--escaped", &printed[0], r"back\slash"]));
+    assert_eq!(refused.code, 3);
+    let words = r"back\slash is no path as `report` prints it";
+    assert!(refused.complaint.contains(words), "{refused:?}");
+    assert_eq!(damaged(&tree).len(), 5, "nothing is done by halves");
+    let noted = tree.about(&["acknowledge", "--escaped", &printed[0]]);
+    assert!(noted.status.success(), "{noted:?}");
+    let printed: Vec<_> = printed.iter().map(String::as_str).collect();
+    let accepted = tree.about(&[&["accept", "--escaped"], &printed[..]].concat());
+    assert!(accepted.status.success(), "{accepted:?}");
+    assert_eq!(damaged(&tree), [""; 0]);
+}
 
 #[test]
 fn a_store_in_the_tree_whose_name_cannot_be_left_out_is_refused() {
