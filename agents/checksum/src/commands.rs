@@ -64,11 +64,18 @@ pub enum Error {
     /// Somebody did not want to wait for what was being read.
     #[error("ended while files were being read; nothing that was stored is lost")]
     Abandoned,
-    /// A path that is not damaged.
+    /// Paths that are not damaged.
     #[error(
-        "{0} has no open warning; `report` tells which files have, and --escaped takes their paths as it prints them"
+        "{} no open warning{}; `report` tells which files have one, and --escaped takes their paths as it prints them",
+        have(.paths),
+        others(*.done)
     )]
-    NoWarning(RelativePath),
+    NoWarning {
+        /// Which.
+        paths: Vec<RelativePath>,
+        /// How many others there were.
+        done: usize,
+    },
     /// A path that `report` does not print like that.
     #[error(transparent)]
     Escape(#[from] BadEscape),
@@ -89,10 +96,23 @@ impl Error {
             | Self::Gpfs(_)
             | Self::Write(_)
             | Self::Abandoned
-            | Self::NoWarning(_)
+            | Self::NoWarning { .. }
             | Self::Escape(_)
             | Self::NoSample => 3,
         }
+    }
+}
+
+fn have(paths: &[RelativePath]) -> String {
+    let verb = if paths.len() == 1 { "has" } else { "have" };
+    let paths: Vec<_> = paths.iter().map(ToString::to_string).collect();
+    format!("{} {verb}", paths.join(", "))
+}
+
+fn others(done: usize) -> String {
+    match done {
+        0 => String::new(),
+        done => format!(", the other {done} are done"),
     }
 }
 

@@ -65,6 +65,25 @@ fn damage_is_accepted_by_the_path_that_is_printed_whatever_its_bytes_are() {
 }
 
 #[test]
+fn a_path_that_is_not_damaged_keeps_nobody_from_accepting_the_others() {
+    for (command, left) in [("accept", 0), ("acknowledge", 2)] {
+        let tree = Tree::with(10);
+        tree.run(&[]);
+        tree.rot("folder0/file1");
+        tree.rot("folder0/file3");
+        tree.run(&[]);
+        let paths = ["folder0/file1", "folder0/file2", "none", "folder0/file3"];
+        let done = said(&tree.about(&[&[command], &paths[..]].concat()));
+        assert_eq!(done.code, 3);
+        let words = "folder0/file2, none have no open warning, the other 2 are done";
+        assert!(done.complaint.contains(words), "{done:?}");
+        assert_eq!(damaged(&tree), [""; 0], "{command}");
+        let report = said(&tree.about(&["report", "--format", "json"]));
+        assert_eq!(report.of_kind("warning").len(), left, "{command}");
+    }
+}
+
+#[test]
 fn a_store_in_the_tree_whose_name_cannot_be_left_out_is_refused() {
     let tree = Tree::with(3);
     let store = tree.path(OsStr::from_bytes(b"\xff.sqlite"));
