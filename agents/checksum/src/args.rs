@@ -19,7 +19,8 @@ Exit codes:
   1    damaged files were found; report: and nobody has taken note of them
   2    local, verify: not everything could be verified: files unreadable or changed meanwhile, folders not listed, too many
        files gone, or ended after the listing as it was told to; report --format manifest: files were left out
-  3    an error; nothing is lost, and an interrupted run can be resumed";
+  3    an error; nothing is lost, and an interrupted run can be resumed
+  141  whoever read the output has left";
 
 /// Finds files that are no longer what was written.
 #[derive(Debug, Parser)]

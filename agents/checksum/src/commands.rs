@@ -10,7 +10,7 @@ mod snapshot;
 pub mod stores;
 mod verify;
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,6 +37,8 @@ const ALL: u32 = u32::MAX;
 const SYNC_CONCURRENCY: usize = 2;
 /// Rows in one statement while they are compared.
 const SYNC_ROWS: usize = 10_000;
+/// For the shell: as of a tool that is ended by SIGPIPE.
+const UNHEARD: u8 = 128 + 13;
 /// Results that are stored together, at most; what is there is stored without waiting for more.
 const BATCH: usize = 5000;
 
@@ -101,6 +103,11 @@ impl Error {
             | Self::NoSample => 3,
         }
     }
+
+    /// Whether nobody reads any more what is written.
+    fn is_unheard(&self) -> bool {
+        matches!(self, Self::Write(error) if error.kind() == ErrorKind::BrokenPipe)
+    }
 }
 
 fn have(paths: &[RelativePath]) -> String {
@@ -116,8 +123,15 @@ fn others(done: usize) -> String {
     }
 }
 
-/// Does it; returns the exit code.
+/// Does it; returns the exit code. Whoever does not listen any more is told nothing.
 pub async fn run(command: Command) -> Result<u8, Error> {
+    match dispatch(command).await {
+        Err(error) if error.is_unheard() => Ok(UNHEARD),
+        done => done,
+    }
+}
+
+async fn dispatch(command: Command) -> Result<u8, Error> {
     match command {
         Command::Local(args) => Box::pin(local(&args)).await,
         Command::Report(args) => report(&args).await,

@@ -11,7 +11,7 @@ use crate::engine::{self, Shared};
 use crate::judge::Reading;
 use crate::path::RelativePath;
 use crate::read::{Medium, Reader, Root, Task};
-use crate::store::{Checksum, View};
+use crate::store::{self, Checksum, View};
 
 /// Rows that are asked for at once.
 const PAGE: u32 = 1000;
@@ -34,15 +34,18 @@ pub enum Finding {
     Unknown(String),
 }
 
-/// Compares all files that are on record, and tells each, in the order of their keys. They are read on threads of their own, so
-/// that whoever stops it is heard in the middle of a file, too.
-pub async fn verify(
+/// Compares all files that are on record, and tells each, in the order of their keys, until one cannot be told. They are read on
+/// threads of their own, so that whoever stops it is heard in the middle of a file, too.
+pub async fn verify<E>(
     folder: &Path,
     medium: Medium,
     view: &View,
     shared: &Arc<Shared>,
-    mut tell: impl FnMut(&RelativePath, Finding),
-) -> Result<(), engine::Error> {
+    mut tell: impl FnMut(&RelativePath, Finding) -> Result<(), E>,
+) -> Result<(), E>
+where
+    E: From<engine::Error> + From<store::Error>,
+{
     let root = engine::open(folder).await?;
     let readers = thread::available_parallelism().map_or(1, usize::from);
     let mut after = None;
@@ -59,7 +62,7 @@ pub async fn verify(
         let mut comparing = stream::iter(checksums.chunks(AT_ONCE).map(compare)).buffered(readers);
         while let Some(compared) = comparing.next().await {
             for (path, finding) in compared.map_err(|_| engine::Error::Reader)? {
-                tell(&path, finding.ok_or(engine::Error::Interrupted)?);
+                tell(&path, finding.ok_or(engine::Error::Interrupted)?)?;
             }
         }
     }

@@ -16,26 +16,29 @@ use crate::path::RelativePath;
 use crate::store::View;
 use crate::verify::{self, Finding};
 
-/// Compares, and tells what is different.
+/// Compares, and tells what is different. Where nobody hears it, it ends.
 pub(super) async fn run(args: &Verify) -> Result<u8, Error> {
     let view = View::open(&stores::of(&args.store)?).await?;
     let shared = Arc::new(Shared::new(None, Instant::now()));
     let (mut same, mut different, mut unknown) = (0, 0, 0);
-    let tell = |path: &RelativePath, finding: Finding| match finding {
-        Finding::Same => same += 1,
-        Finding::Different { expected, actual } => {
-            different += 1;
-            let _ = finding_line(
-                args.output,
-                "different",
-                path,
-                &format!("{expected} on record, {actual} here"),
-            );
+    let tell = |path: &RelativePath, finding: Finding| -> Result<(), Error> {
+        match finding {
+            Finding::Same => same += 1,
+            Finding::Different { expected, actual } => {
+                different += 1;
+                finding_line(
+                    args.output,
+                    "different",
+                    path,
+                    &format!("{expected} on record, {actual} here"),
+                )?;
+            }
+            Finding::Unknown(why) => {
+                unknown += 1;
+                finding_line(args.output, "unknown", path, &why)?;
+            }
         }
-        Finding::Unknown(why) => {
-            unknown += 1;
-            let _ = finding_line(args.output, "unknown", path, &why);
-        }
+        Ok(())
     };
     let verifying = verify::verify(&args.path, args.medium, &view, &shared, tell);
     stopped_by_signals(verifying, &shared).await?;

@@ -5,11 +5,11 @@
 //! Commands beside `local`, and what programs are told when something fails.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::tree::{Tree, said};
+use crate::tree::{Said, Tree, said};
 
 /// The paths of open warnings, as programs are told.
 fn damaged(tree: &Tree) -> Vec<String> {
@@ -80,6 +80,52 @@ fn a_path_that_is_not_damaged_keeps_nobody_from_accepting_the_others() {
         assert_eq!(damaged(&tree), [""; 0], "{command}");
         let report = said(&tree.about(&["report", "--format", "json"]));
         assert_eq!(report.of_kind("warning").len(), left, "{command}");
+    }
+}
+
+/// What a command says to a reader that has left.
+fn unheard(mut command: Command) -> Said {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    said(&command.stdout(writer).output().unwrap())
+}
+
+#[test]
+fn whoever_reads_no_further_ends_a_command_without_a_word() {
+    let tree = Tree::with(100);
+    tree.run(&[]);
+    tree.rot("folder0/file1");
+    tree.run(&[]);
+    let backup = tree.folder.path().join("backup");
+    fs::create_dir(&backup).unwrap();
+    let names = tree.on_record();
+    for name in &names {
+        fs::create_dir_all(backup.join(name).parent().unwrap()).unwrap();
+        fs::write(backup.join(name), "other").unwrap();
+    }
+    // To read it takes half an hour; it is the last.
+    let large = File::create(backup.join(names.last().unwrap())).unwrap();
+    large.set_len(1 << 42).unwrap();
+    let about = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
+        command.args(args).arg("--store").arg(tree.store());
+        command.stdin(Stdio::null());
+        command
+    };
+    for args in [
+        &["verify", backup.to_str().unwrap()][..],
+        &["verify", backup.to_str().unwrap(), "--output", "json"],
+        &["report"],
+        &["report", "--format", "json"],
+        &["report", "--format", "csv"],
+        &["report", "--format", "manifest"],
+    ] {
+        let ended = unheard(about(args));
+        assert_eq!(
+            (ended.code, ended.complaint.as_str()),
+            (141, ""),
+            "{args:?}"
+        );
     }
 }
 
