@@ -144,6 +144,18 @@ pub struct Local {
     pub quiet: bool,
 }
 
+impl Command {
+    /// Whether it speaks to a program.
+    pub fn tells_json(&self) -> bool {
+        match self {
+            Self::Local(args) => args.output == Output::Json,
+            Self::Verify(args) => args.output == Output::Json,
+            Self::Report(args) => args.format == Format::Json,
+            Self::Accept(_) | Self::Acknowledge(_) | Self::Abort(_) | Self::TakeOver(_) => false,
+        }
+    }
+}
+
 impl Local {
     /// How files are found.
     pub fn lister(&self) -> Lister {

@@ -4,6 +4,7 @@
 )]
 //! What each subcommand does. In: arguments. Out: text on standard output, and an exit code. Touches what its parts touch.
 
+mod known;
 mod noted;
 mod progress;
 mod snapshot;
@@ -16,21 +17,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use runtime::telemetry::chain;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::algorithm::Algorithm;
-use crate::args::{Command, Format, Local, Output, Report, StoreOf, TakeOver};
+use crate::args::{Command, Local, Output, StoreOf, TakeOver};
 use crate::engine::{self, Ended, Job, Shared, Source, Unresolved};
 use crate::gpfs::{self, FileSystem};
 use crate::list::exclude::{BadPattern, Excludes};
 use crate::pack::Sizes;
 use crate::path::{BadEscape, RelativePath};
 use crate::report::{self, Result as Found};
-use crate::store::{self, Location, NewRun, Run, Store, View, WarningState};
+use crate::store::{self, Location, NewRun, Store, View, WarningState};
 
-/// Rows that are asked for and printed at once.
-const PAGE: u32 = 1000;
 /// All of them: a command has as much memory as it needs.
 const ALL: u32 = u32::MAX;
 /// Parts of the listing that are compared at once: one is read while another is written.
@@ -123,18 +122,26 @@ fn others(done: usize) -> String {
     }
 }
 
-/// Does it; returns the exit code. Whoever does not listen any more is told nothing.
+/// Does it; returns the exit code. A program is told in its own language why it failed; whoever does not listen any more is
+/// told nothing.
 pub async fn run(command: Command) -> Result<u8, Error> {
-    match dispatch(command).await {
-        Err(error) if error.is_unheard() => Ok(UNHEARD),
-        done => done,
+    let tells_json = command.tells_json();
+    let done = dispatch(command).await;
+    match &done {
+        Err(error) if error.is_unheard() => return Ok(UNHEARD),
+        Err(error) if tells_json => {
+            let line = report::error_json(&chain(error), error.exit_code());
+            let _ = io::stdout().write_all(line.as_bytes()); // it is told on standard error, too
+        }
+        Ok(_) | Err(_) => {}
     }
+    done
 }
 
 async fn dispatch(command: Command) -> Result<u8, Error> {
     match command {
         Command::Local(args) => Box::pin(local(&args)).await,
-        Command::Report(args) => report(&args).await,
+        Command::Report(args) => known::run(&args).await,
         Command::Verify(args) => Box::pin(verify::run(&args)).await,
         Command::Accept(files) => noted::accept(&files).await,
         Command::Acknowledge(files) => noted::acknowledge(&files).await,
@@ -186,10 +193,25 @@ async fn local(args: &Local) -> Result<u8, Error> {
     };
     let telling = progress::tell(&shared, args.output, args.quiet);
     let ended = tokio::select! {
-        ended = stopped_by_signals(running, &shared) => ended?,
+        ended = stopped_by_signals(running, &shared) => ended,
         never = telling => match never {},
     };
-    tell(args.output, &location, &ended).await
+    match ended {
+        Ok(ended) => tell(args.output, &location, &ended).await,
+        Err(error) => {
+            tell_unfinished(args.output, &shared);
+            Err(error)
+        }
+    }
+}
+
+/// The run that failed, if it had begun, as it was stored last; why it did is told by the caller. The store is not asked: its
+/// disk may be what does not answer.
+fn tell_unfinished(output: Output, shared: &Shared) {
+    let (Output::Json, Some(run)) = (output, shared.run()) else {
+        return;
+    };
+    let _ = io::stdout().write_all(report::run_json(&run).as_bytes()); // what matters is why it failed
 }
 
 /// The first signal ends what runs in order; it is then resumed or begun again. A storage that does not answer keeps a reader for
@@ -228,14 +250,14 @@ async fn tell(output: Output, store: &Location, ended: &Ended) -> Result<u8, Err
         Output::Text => {
             write!(out, "{}", report::run_text(&ended.run))?;
             write!(out, "{}", report::warnings_text(&warnings))?;
-            write!(out, "{}", problems_text(&view, &ended.run).await?)?;
+            write!(out, "{}", known::problems_text(&view, &ended.run).await?)?;
             write!(out, "{}", report::unlisted_text(&ended.problems))?;
         }
         Output::Json => {
             for warning in &warnings {
                 write!(out, "{}", report::warning_json(warning))?;
             }
-            problems_json(&view, &ended.run, &mut out).await?;
+            known::problems_json(&view, &ended.run, &mut out).await?;
             for problem in &ended.problems.first {
                 write!(out, "{}", report::unlisted_json(problem))?;
             }
@@ -251,106 +273,6 @@ async fn tell(output: Output, store: &Location, ended: &Ended) -> Result<u8, Err
         Found::of(&ended.run)
     };
     Ok(found.exit_code())
-}
-
-async fn report(args: &Report) -> Result<u8, Error> {
-    let view = View::open(&stores::of(&args.store)?).await?;
-    match args.format {
-        Format::Text => report_text(&view, args.all).await?,
-        Format::Json => report_json(&view, args.all).await?,
-        Format::Csv => {
-            let mut text = report::CSV_HEAD.to_owned();
-            text.extend(
-                view.warnings(args.all, ALL)
-                    .await?
-                    .iter()
-                    .map(report::warning_csv),
-            );
-            io::stdout().write_all(text.as_bytes())?;
-        }
-        Format::Manifest => return manifest(&view).await,
-    }
-    // What somebody has taken note of is told, but no news.
-    Ok(u8::from(view.open_warnings().await? > 0))
-}
-
-async fn report_text(view: &View, all: bool) -> Result<(), Error> {
-    let warnings = view.warnings(all, ALL).await?;
-    let mut text = report::warnings_text(&warnings);
-    for (n, run) in view.runs(10).await?.iter().enumerate() {
-        if n == 0 {
-            text += &problems_text(view, run).await?;
-        }
-        text += &report::run_text(run);
-    }
-    Ok(io::stdout().write_all(text.as_bytes())?)
-}
-
-async fn report_json(view: &View, all: bool) -> Result<(), Error> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    for warning in view.warnings(all, ALL).await? {
-        write!(out, "{}", report::warning_json(&warning))?;
-    }
-    for (n, run) in view.runs(u32::MAX).await?.iter().enumerate() {
-        if n == 0 {
-            problems_json(view, run, &mut out).await?;
-        }
-        write!(out, "{}", report::run_json(run))?;
-    }
-    Ok(out.flush()?)
-}
-
-async fn problems_text(view: &View, run: &Run) -> Result<String, Error> {
-    let first = view.problems(run.id, report::TOLD).await?;
-    Ok(report::problems_text(&first, run))
-}
-
-/// Some at a time: of a volume that is gone there are as many as files.
-async fn problems_json(view: &View, run: &Run, out: &mut impl Write) -> Result<(), Error> {
-    let mut after = None;
-    loop {
-        let page = view.problems_after(run.id, after, PAGE).await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(());
-        };
-        after = Some(*last);
-        for (_, problem) in &page {
-            write!(out, "{}", report::problem_json(problem))?;
-        }
-    }
-}
-
-/// In the algorithm of the last run; what has another one is counted, because the tool that checks it would refuse it.
-async fn manifest(view: &View) -> Result<u8, Error> {
-    let runs = view.runs(1).await?;
-    let algorithm = runs
-        .first()
-        .map(|run| run.what.algorithm)
-        .unwrap_or_default();
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let (mut after, mut left_out, mut odd) = (None, 0, 0);
-    loop {
-        let page = view.checksums(after, PAGE).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.key);
-        for checksum in &page {
-            match report::manifest_line(checksum, algorithm) {
-                Some(line) => {
-                    out.write_all(&line)?;
-                    odd += u64::from(str::from_utf8(&line).is_err());
-                }
-                None => left_out += 1,
-            }
-        }
-    }
-    out.flush()?;
-    if odd > 0 && algorithm == Algorithm::Blake3 {
-        eprintln!("{odd} names are no UTF-8: b3sum --check ends at the first of them");
-    }
-    if left_out > 0 {
-        eprintln!("{left_out} files have no {algorithm} checksum yet, and are left out");
-    }
-    Ok(if left_out > 0 { 2 } else { 0 })
 }
 
 async fn take_over(args: &TakeOver) -> Result<u8, Error> {

@@ -1,15 +1,20 @@
 //! What was found, as text. In: runs, warnings, problems, checksums. Out: lines for people and for programs. Pure.
 
+mod programs;
+
 use std::fmt::Write;
 
-use jiff::Timestamp;
-use serde::Serialize;
-
+pub use self::programs::{
+    CSV_HEAD, compared_json, error_json, finding_json, problem_json, run_json, unlisted_json,
+    warning_csv, warning_json,
+};
 use crate::algorithm::Algorithm;
 use crate::list;
 use crate::merge::Mode;
+use crate::path::RelativePath;
 use crate::state::State;
 use crate::store::{Checksum, Counts, Problem, Run, WarningRow};
+use crate::verify::Finding;
 
 /// How many of each kind are told to people; programs are told all.
 pub const TOLD: u32 = 20;
@@ -213,130 +218,36 @@ pub fn size(bytes: i64) -> String {
     }
 }
 
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum Line<'a> {
-    Run {
-        id: i64,
-        mode: String,
-        algorithm: &'static str,
-        state: &'static str,
-        result: Option<&'static str>,
-        began: String,
-        ended: Option<String>,
-        complete: bool,
-        unlisted: i64,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        unlisted_example: Option<&'a str>,
-        #[serde(flatten)]
-        counts: Counts,
-        not_selected: i64,
-        remaining: i64,
-    },
-    Warning {
-        path: String,
-        state: &'static str,
-        size: u64,
-        mtime: String,
-        algorithm: &'static str,
-        expected: String,
-        actual: String,
-        discovered: i64,
-        last_read: i64,
-        created: String,
-    },
-    Problem {
-        path: String,
-        outcome: &'a str,
-        why: &'a str,
-    },
-    Unlisted {
-        path: String,
-        why: &'a str,
-    },
+/// How many files of another folder are as on record, are not, and could not be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// As on record.
+    pub same: u64,
+    /// Something else.
+    pub different: u64,
+    /// Not compared.
+    pub unknown: u64,
 }
 
-fn line(line: &Line<'_>) -> String {
-    // Strings and numbers can always be written.
-    serde_json::to_string(line).unwrap_or_default() + "\n"
+/// All that was compared, for people.
+pub fn compared_text(compared: Compared) -> String {
+    let Compared {
+        same,
+        different,
+        unknown,
+    } = compared;
+    format!("{same} files are as on record, {different} are not, {unknown} could not be compared\n")
 }
 
-/// A run for programs.
-pub fn run_json(run: &Run) -> String {
-    line(&Line::Run {
-        id: run.id,
-        mode: mode(run.what.mode),
-        algorithm: run.what.algorithm.name(),
-        state: run.state.name(),
-        result: run.ended.map(|_| Result::of(run).name()),
-        began: run.began.to_string(),
-        ended: run.ended.map(|it| it.to_string()),
-        complete: run.complete,
-        unlisted: run.unlisted,
-        unlisted_example: run.unlisted_example.as_deref(),
-        counts: run.counts,
-        not_selected: run.counts.not_selected(),
-        remaining: run.counts.remaining(),
-    })
-}
-
-/// A damaged file for programs. Paths are escaped as for people.
-pub fn warning_json(warning: &WarningRow) -> String {
-    line(&Line::Warning {
-        path: warning.path.to_string(),
-        state: warning.state.name(),
-        size: warning.size,
-        mtime: time(warning.mtime),
-        algorithm: warning.expected.algorithm.name(),
-        expected: warning.expected.to_string(),
-        actual: warning.actual.to_string(),
-        discovered: warning.discovered,
-        last_read: warning.last_read,
-        created: warning.created.to_string(),
-    })
-}
-
-/// A file that could not be verified, for programs.
-pub fn problem_json(problem: &Problem) -> String {
-    line(&Line::Problem {
-        path: problem.path.to_string(),
-        outcome: &problem.outcome,
-        why: &problem.why,
-    })
-}
-
-/// What could not be listed, for programs.
-pub fn unlisted_json(problem: &list::Problem) -> String {
-    line(&Line::Unlisted {
-        path: problem.path.to_string(),
-        why: &problem.what,
-    })
-}
-
-/// The first line of [`warning_csv`]'s.
-pub const CSV_HEAD: &str =
-    "path,state,size,mtime,algorithm,expected,actual,discovered,last_read,created\n";
-
-/// A damaged file as comma-separated values.
-pub fn warning_csv(warning: &WarningRow) -> String {
-    let path = warning.path.to_string().replace('"', "\"\"");
-    format!(
-        "\"{path}\",{},{},{},{},{},{},{},{},{}\n",
-        warning.state.name(),
-        warning.size,
-        time(warning.mtime),
-        warning.expected.algorithm,
-        warning.expected,
-        warning.actual,
-        warning.discovered,
-        warning.last_read,
-        warning.created,
-    )
-}
-
-fn time(nanoseconds: i64) -> String {
-    Timestamp::from_nanosecond(nanoseconds.into())
-        .map_or_else(|_| nanoseconds.to_string(), |it| it.to_string())
+/// A file of another folder that is not as on record, for people; nothing of one that is.
+pub fn finding_text(path: &RelativePath, finding: &Finding) -> String {
+    match finding {
+        Finding::Same => String::new(),
+        Finding::Different { expected, actual } => {
+            format!("different: {path}\n  {expected} on record, {actual} here\n")
+        }
+        Finding::Unknown(why) => format!("unknown: {path}\n  {why}\n"),
+    }
 }
 
 /// A checksum as the tool of its algorithm prints and checks it: raw bytes, with an escape for names that hold a newline or
@@ -379,7 +290,6 @@ fn escape(path: &[u8], algorithm: Algorithm) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::RelativePath;
 
     #[test]
     fn a_run_that_was_given_up_has_verified_nothing() {

@@ -13,6 +13,7 @@ use super::{Error, stopped_by_signals, stores};
 use crate::args::{Output, Verify};
 use crate::engine::Shared;
 use crate::path::RelativePath;
+use crate::report::{self, Compared};
 use crate::store::View;
 use crate::verify::{self, Finding};
 
@@ -20,39 +21,31 @@ use crate::verify::{self, Finding};
 pub(super) async fn run(args: &Verify) -> Result<u8, Error> {
     let view = View::open(&stores::of(&args.store)?).await?;
     let shared = Arc::new(Shared::new(None, Instant::now()));
-    let (mut same, mut different, mut unknown) = (0, 0, 0);
+    let mut compared = Compared::default();
     let tell = |path: &RelativePath, finding: Finding| -> Result<(), Error> {
         match finding {
-            Finding::Same => same += 1,
-            Finding::Different { expected, actual } => {
-                different += 1;
-                finding_line(
-                    args.output,
-                    "different",
-                    path,
-                    &format!("{expected} on record, {actual} here"),
-                )?;
-            }
-            Finding::Unknown(why) => {
-                unknown += 1;
-                finding_line(args.output, "unknown", path, &why)?;
-            }
+            Finding::Same => compared.same += 1,
+            Finding::Different { .. } => compared.different += 1,
+            Finding::Unknown(_) => compared.unknown += 1,
         }
-        Ok(())
+        let text = match args.output {
+            Output::Text => report::finding_text(path, &finding),
+            Output::Json => report::finding_json(path, &finding),
+        };
+        Ok(io::stdout().write_all(text.as_bytes())?)
     };
     let verifying = verify::verify(&args.path, args.medium, &view, &shared, tell);
     stopped_by_signals(verifying, &shared).await?;
-    let mut out = io::stdout().lock();
-    match args.output {
-        Output::Text => writeln!(
-            out,
-            "{same} files are as on record, {different} are not, {unknown} could not be compared"
-        )?,
-        Output::Json => writeln!(
-            out,
-            r#"{{"kind":"verify","same":{same},"different":{different},"unknown":{unknown}}}"#
-        )?,
-    }
+    let text = match args.output {
+        Output::Text => report::compared_text(compared),
+        Output::Json => report::compared_json(compared),
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    let Compared {
+        same,
+        different,
+        unknown,
+    } = compared;
     if same + different + unknown == 0 {
         eprintln!("nothing was compared: the store has no files on record");
     }
@@ -61,15 +54,4 @@ pub(super) async fn run(args: &Verify) -> Result<u8, Error> {
         (0, _) => 2,
         _ => 1,
     })
-}
-
-fn finding_line(output: Output, what: &str, path: &RelativePath, why: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match output {
-        Output::Text => writeln!(out, "{what}: {path}\n  {why}"),
-        Output::Json => {
-            let line = serde_json::json!({"kind": what, "path": path.to_string(), "why": why});
-            writeln!(out, "{line}")
-        }
-    }
 }

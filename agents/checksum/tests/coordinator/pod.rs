@@ -278,7 +278,7 @@ impl Pod {
 
     /// Bytes of files whose checksums are stored.
     pub(crate) fn read_so_far(&self) -> u64 {
-        self.stored().unwrap()["bytes_read"].as_u64().unwrap()
+        self.stored().unwrap()["bytesRead"].as_u64().unwrap()
     }
 
     /// What the process that ended last has read, by its own metrics in the log's last words.

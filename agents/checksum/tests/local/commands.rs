@@ -130,6 +130,65 @@ fn whoever_reads_no_further_ends_a_command_without_a_word() {
 }
 
 #[test]
+fn a_program_is_told_the_run_and_why_it_failed() {
+    let tree = Tree::with(100);
+    tree.run(&[]);
+    let elsewhere = tree.folder.path().join("elsewhere");
+    fs::rename(tree.root(), &elsewhere).unwrap();
+    fs::create_dir(tree.root()).unwrap();
+    let guarded = tree.run(&[]);
+    assert_eq!(guarded.code, 2);
+    let [run, error] = guarded.lines.as_slice() else {
+        panic!("{guarded:?}");
+    };
+    assert_eq!(
+        (&run["kind"], &run["id"], &run["ended"]),
+        (&"run".into(), &2.into(), &().into())
+    );
+    assert_eq!(
+        (&error["kind"], &error["exitCode"]),
+        (&"error".into(), &2.into())
+    );
+    let message = error["message"].as_str().unwrap();
+    assert!(guarded.complaint.contains(message), "{guarded:?}");
+    assert!(message.contains("100 of 100 files are gone"), "{message}");
+
+    let unresolved = tree.run(&[]);
+    let only = &unresolved.lines[0];
+    assert_eq!((unresolved.code, unresolved.lines.len()), (3, 1));
+    assert_eq!(only["exitCode"], 3, "{unresolved:?}");
+
+    fs::remove_dir(tree.root()).unwrap();
+    let root = tree.root();
+    let root = root.to_str().unwrap();
+    for args in [
+        &["verify", root, "--output", "json"][..],
+        &["report", "--format", "json", "--file-system", "other"],
+    ] {
+        let failed = said(&tree.about(args));
+        let is_told = failed.code == 3 && failed.of_kind("error").len() == 1;
+        assert!(is_told, "{failed:?}");
+    }
+}
+
+#[test]
+fn fields_for_programs_are_named_as_in_the_api() {
+    let tree = Tree::with(10);
+    tree.run(&[]);
+    tree.rot("folder0/file1");
+    let run = tree.run(&[]);
+    let report = said(&tree.about(&["report", "--format", "json"]));
+    for line in run.lines.iter().chain(&report.lines) {
+        let names: Vec<_> = line.as_object().unwrap().keys().collect();
+        assert!(names.iter().all(|name| !name.contains('_')), "{line}");
+    }
+    let csv = tree.about(&["report", "--format", "csv"]).stdout;
+    let csv = String::from_utf8(csv).unwrap();
+    let head = "path,state,size,mtime,algorithm,expected,actual,discovered,lastRead,created";
+    assert_eq!(csv.lines().next(), Some(head));
+}
+
+#[test]
 fn a_store_in_the_tree_whose_name_cannot_be_left_out_is_refused() {
     let tree = Tree::with(3);
     let store = tree.path(OsStr::from_bytes(b"\xff.sqlite"));

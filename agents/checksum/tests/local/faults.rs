@@ -56,7 +56,7 @@ fn an_aborted_run_makes_no_false_alarm_later() {
         "{next:?}"
     );
     let read =
-        next.run()["changed"].as_i64().unwrap() + next.run()["not_selected"].as_i64().unwrap();
+        next.run()["changed"].as_i64().unwrap() + next.run()["notSelected"].as_i64().unwrap();
     assert_eq!(read, 300);
 }
 
@@ -248,7 +248,7 @@ fn folders_that_could_not_be_listed_are_told_to_people_and_programs() {
     let last = report.iter().find(|line| line["kind"] == "run").unwrap();
     assert_eq!(last, run.run());
     assert_eq!(last["unlisted"], 1);
-    assert_eq!(last["unlisted_example"], format!("folder1: {why}"));
+    assert_eq!(last["unlistedExample"], format!("folder1: {why}"));
     let report = tree.about(&["report"]).stdout;
     let report = String::from_utf8(report).unwrap();
     let words = "1 not listed, such as folder1: ";

@@ -29,15 +29,15 @@ fn an_incremental_run_reads_what_changed_and_nothing_else() {
     let tree = Tree::with(100);
     tree.run(&[]);
     let idle = tree.run(&["--mode", "incremental"]);
-    assert_eq!(idle.counts(), [("total", 100), ("not_selected", 100)]);
-    assert_eq!(idle.run()["bytes_read"], 0);
+    assert_eq!(idle.counts(), [("total", 100), ("notSelected", 100)]);
+    assert_eq!(idle.run()["bytesRead"], 0);
     for n in 0..30 {
         tree.write(&format!("folder{}/file{n}", n / 10), "edited");
     }
     let run = tree.run(&["--mode", "incremental"]);
     assert_eq!(
         run.counts(),
-        [("total", 100), ("changed", 30), ("not_selected", 70)]
+        [("total", 100), ("changed", 30), ("notSelected", 70)]
     );
     assert_eq!(run.code, 0);
 }
@@ -79,7 +79,7 @@ fn exactly_the_damaged_files_are_found_with_what_they_should_be() {
     assert_eq!(paths, expected);
     let first = warnings[0];
     assert_eq!(
-        (first["discovered"].as_i64(), first["last_read"].as_i64()),
+        (first["discovered"].as_i64(), first["lastRead"].as_i64()),
         (Some(3), Some(2))
     );
     assert_eq!(
@@ -198,7 +198,7 @@ fn suspicious_files_are_read_by_a_run_that_reads_only_what_changed() {
             ("total", 30),
             ("verified", 1),
             ("corrupt", 2),
-            ("not_selected", 27)
+            ("notSelected", 27)
         ]
     );
 }
@@ -211,7 +211,7 @@ fn a_list_of_the_policy_engine_is_read_and_compared_with_what_a_walk_found() {
     assert_eq!(tree.run(&args).counts(), [("total", 30), ("new", 30)]);
     // Times of the list are rougher than those of the file system, and nothing was changed all the same.
     let incremental = ["--mode", "incremental"];
-    let idle = [("total", 30), ("not_selected", 30)];
+    let idle = [("total", 30), ("notSelected", 30)];
     let again = tree.run(&[&args[..], &incremental].concat());
     assert_eq!(again.counts(), idle);
     assert_eq!(tree.run(&incremental).counts(), idle);

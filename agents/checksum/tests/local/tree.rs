@@ -222,7 +222,7 @@ impl Said {
             "corrupt",
             "unreadable",
             "skipped",
-            "not_selected",
+            "notSelected",
             "remaining",
         ]
         .iter()
@@ -243,7 +243,7 @@ impl Said {
             "corrupt",
             "unreadable",
             "skipped",
-            "not_selected",
+            "notSelected",
             "remaining",
             "deleted",
         ];
