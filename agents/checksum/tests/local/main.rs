@@ -292,7 +292,7 @@ fn after_a_run_over_the_wrong_volume_files_are_compared_with_what_was_read_befor
         ("total", 100),
         ("verified", 59),
         ("corrupt", 1),
-        ("not_selected", 40),
+        ("notSelected", 40),
     ];
     assert_eq!(right.counts(), expected);
 }

@@ -211,7 +211,7 @@ impl Tree {
 }
 
 impl Said {
-    /// The run, and that its counts add up.
+    /// The run, and that its counts add up: what remains is what no other count has, so none may have too much.
     pub(crate) fn run(&self) -> &Value {
         let run = self.lines.iter().find(|line| line["kind"] == "run");
         let run = run.unwrap_or_else(|| panic!("no run: {self:?}"));
@@ -227,8 +227,10 @@ impl Said {
         ]
         .iter()
         .map(|name| run[*name].as_i64().unwrap())
+        .inspect(|count| assert!(*count >= 0, "{run}"))
         .sum();
         assert_eq!(run["total"], sum, "{run}");
+        assert!(run["state"] != "finished" || run["remaining"] == 0, "{run}");
         run
     }
 

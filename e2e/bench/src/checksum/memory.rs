@@ -120,5 +120,8 @@ async fn worker() -> Result<Sample> {
     let coordinator = site.coordinator("coordinator")?;
     coordinator.ends().await?;
     let peak = number(meter::peak(worker.pid())?) / MEBIBYTE;
-    Ok(Sample::from([(WORKER.name, peak - number(READERS * BUFFERS))]))
+    Ok(Sample::from([(
+        WORKER.name,
+        peak - number(READERS * BUFFERS),
+    )]))
 }
