@@ -167,6 +167,7 @@ impl Coordinator {
             .await
             .map_err(|error| plan::of_store(&error))?;
         let run = self.find(&store, told).await?;
+        let id = run.id;
         let shared = Arc::new(Shared::new(None, self.clock.monotonic().into_std()));
         let _end = EndWith(shared.clone());
         let working = self.work(told, &store, run, &shared);
@@ -179,19 +180,18 @@ impl Coordinator {
         let result = outcome?;
         let bytes = shared.bytes.load(Ordering::Relaxed);
         info!(bytes, "bytes read here");
-        self.teller.last(&store).await;
+        self.teller.last(&store, id).await;
         Ok(result)
     }
 
     /// The run to carry out, whatever state it is in.
     async fn find(&self, store: &Store, told: &Told) -> Result<Run, Failure> {
-        let last = store
-            .view()
-            .last_run()
-            .await
-            .map_err(|error| plan::of_store(&error))?;
+        let (owner, view) = (told.owner(), store.view());
+        let of_store = |error| plan::of_store(&error);
+        let own = view.run_for(&owner.uid).await.map_err(of_store)?;
+        let last = view.last_run().await.map_err(of_store)?;
         let of_engine = |error: engine::Error| plan::of_engine(&error);
-        match claim(last, &told.owner()) {
+        match claim(own, last, &owner) {
             Claim::Ours(run) => return Ok(*run),
             Claim::Abandoned(run) => {
                 warn!(
@@ -206,7 +206,7 @@ impl Coordinator {
         }
         let what = told.what();
         let begun = store.begin_run(&what, self.clock.wall()).await;
-        begun.map_err(|error| plan::of_store(&error))
+        begun.map_err(of_store)
     }
 
     /// Removes what a run that is given up has left in the queue.

@@ -14,7 +14,7 @@ use crate::list;
 use crate::result::{self, explained};
 use crate::store::{self, Owner, Problem, Run, Trouble};
 
-/// What becomes of the last run in a store.
+/// What becomes of a run in a store.
 pub(super) enum Claim {
     /// It is the one to carry out.
     Ours(Box<Run>),
@@ -26,13 +26,15 @@ pub(super) enum Claim {
     Free,
 }
 
-pub(super) fn claim(last: Option<Run>, owner: &Owner) -> Claim {
+/// Of a store with these runs: the one that was begun for `owner`, and the last of all. A ChecksumRun has one run, whatever came
+/// after it: a pod that is replaced in its last seconds may find that the next has ended, too.
+pub(super) fn claim(own: Option<Run>, last: Option<Run>, owner: &Owner) -> Claim {
+    if let Some(run) = own {
+        return Claim::Ours(Box::new(run));
+    }
     let Some(run) = last else {
         return Claim::Free;
     };
-    if run.is_for(&owner.uid) {
-        return Claim::Ours(Box::new(run));
-    }
     if run.state.is_resolved() {
         return Claim::Free;
     }
@@ -170,13 +172,15 @@ mod tests {
     #[test]
     fn a_run_is_taken_up_by_its_own_uid_only() {
         let us = owner("a", "ns/run");
-        let ours = run(Some(us.clone()), State::WorkQueue);
-        assert!(matches!(claim(Some(ours), &us), Claim::Ours(_)));
+        let ours = || Some(run(Some(us.clone()), State::WorkQueue));
+        assert!(matches!(claim(ours(), ours(), &us), Claim::Ours(_)));
         let again = run(Some(owner("b", "ns/run")), State::WorkQueue);
-        assert!(matches!(claim(Some(again), &us), Claim::Abandoned(_)));
-        let finished = run(Some(owner("b", "ns/run")), State::Finished);
-        assert!(matches!(claim(Some(finished), &us), Claim::Free));
-        assert!(matches!(claim(None, &us), Claim::Free));
+        assert!(matches!(claim(None, Some(again), &us), Claim::Abandoned(_)));
+        let finished = || Some(run(Some(owner("b", "ns/run")), State::Finished));
+        assert!(matches!(claim(None, finished(), &us), Claim::Free));
+        assert!(matches!(claim(None, None, &us), Claim::Free));
+        let ended = Some(run(Some(us.clone()), State::Finished));
+        assert!(matches!(claim(ended, finished(), &us), Claim::Ours(_)));
     }
 
     #[test]
@@ -187,7 +191,7 @@ mod tests {
             (Some(owner("c", "elsewhere/run")), "elsewhere/run"),
         ];
         for (by, name) in others {
-            let Claim::Others(why) = claim(Some(run(by, State::MetadataSync)), &us) else {
+            let Claim::Others(why) = claim(None, Some(run(by, State::MetadataSync)), &us) else {
                 panic!("taken");
             };
             assert_eq!(why.reason, reason::UNRESOLVED_RUN.name);

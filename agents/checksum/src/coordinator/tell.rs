@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use crate::engine::Shared;
+use crate::judge::RunId;
 use crate::metrics::Metrics;
 use crate::rate::Rate;
 use crate::result::explained;
@@ -132,8 +133,8 @@ impl Teller {
     }
 
     /// The end of a run: all that is damaged goes to the log, where it can be read as long as the pod is there.
-    pub(super) async fn last(&self, store: &Store) {
-        if let Err(error) = self.try_last(store.view()).await {
+    pub(super) async fn last(&self, store: &Store, run: RunId) {
+        if let Err(error) = self.try_last(store.view(), run).await {
             let error = runtime::telemetry::chain(&error);
             warn!(
                 error,
@@ -142,21 +143,17 @@ impl Teller {
         }
     }
 
-    async fn try_last(&self, view: &View) -> Result<(), crate::store::Error> {
+    async fn try_last(&self, view: &View, run: RunId) -> Result<(), crate::store::Error> {
         self.ask(view).await?;
-        let run = view.last_run().await?;
-        if let Some(run) = &run {
-            self.change(|report| fill(report, run));
-            let problems = view.problems(run.id, LOGGED).await?;
-            problems.iter().for_each(log_problem);
-        }
+        let run = view.run(run).await?;
+        self.change(|report| fill(report, &run));
+        let problems = view.problems(run.id, LOGGED).await?;
+        problems.iter().for_each(log_problem);
         let warnings = view.warnings(false, LOGGED).await?;
         warnings.iter().for_each(log_damage);
         // At last: it may take long where there are many files.
-        if let Some(run) = run {
-            let oldest = view.oldest_verification(&run).await?;
-            self.change(|report| report.oldest_verification = oldest);
-        }
+        let oldest = view.oldest_verification(&run).await?;
+        self.change(|report| report.oldest_verification = oldest);
         Ok(())
     }
 }

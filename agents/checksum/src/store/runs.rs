@@ -128,13 +128,6 @@ impl From<&Counts> for FileCounts {
     }
 }
 
-impl Run {
-    /// Whether it is for that ChecksumRun.
-    pub fn is_for(&self, uid: &str) -> bool {
-        self.what.owner.as_ref().is_some_and(|it| it.uid == uid)
-    }
-}
-
 #[cfg(test)]
 impl Run {
     /// One for tests: a full run over no file, that has ended if its state says so.
@@ -282,6 +275,18 @@ impl View {
     /// The last run that there was.
     pub async fn last_run(&self) -> Result<Option<Run>, Error> {
         Ok(self.runs(1).await?.pop())
+    }
+
+    /// The last run that was begun for the ChecksumRun with that UID.
+    pub async fn run_for(&self, uid: &str) -> Result<Option<Run>, Error> {
+        let select = format!(
+            "SELECT {COLUMNS} FROM orrery_runs WHERE fs = ? AND owner = ? ORDER BY id DESC LIMIT 1"
+        );
+        let mut link = self.links.lend().await?;
+        let values = values![self.fs, uid];
+        let mut runs = link.fetch_as(&select, &values, read).await?;
+        link.give_back();
+        Ok(runs.pop())
     }
 
     /// A run as it is now.

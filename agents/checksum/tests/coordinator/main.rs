@@ -78,6 +78,23 @@ fn a_finished_run_is_not_carried_out_again_but_told_again() {
 }
 
 #[test]
+fn a_run_that_has_ended_is_told_again_also_after_the_next_has_ended() {
+    let pod = Pod::with(10);
+    let config = pod.config("first");
+    let (_, first) = pod.run(&config);
+    fs::write(pod.root().join("folder0/more"), "more").unwrap();
+    let (_, second) = pod.run(&pod.config("second"));
+    let (code, again) = pod.run(&config);
+    assert_eq!(code, 0);
+    assert_eq!((first.files, first.began), (again.files, again.began));
+    assert_eq!(again.result.unwrap().reason, "Verified");
+    // The store has no third one: the second is still the last, and is told as such.
+    let (_, last) = pod.run(&pod.config("second"));
+    assert_eq!((last.files, last.began), (second.files, second.began));
+    assert_eq!(pod.runs(), 2);
+}
+
+#[test]
 fn a_killed_coordinator_is_gone_on_from_and_reads_nothing_twice_that_was_stored() {
     let pod = Pod::with(300);
     let mut config = pod.config("run");

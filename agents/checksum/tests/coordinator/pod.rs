@@ -206,6 +206,15 @@ impl Pod {
 
     /// What the last report of the store says, by the command for people.
     fn stored(&self) -> Option<Value> {
+        self.stored_runs().into_iter().next()
+    }
+
+    /// How many runs the store knows.
+    pub(crate) fn runs(&self) -> usize {
+        self.stored_runs().len()
+    }
+
+    fn stored_runs(&self) -> Vec<Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_orrery-checksum"));
         command.args([
             "report",
@@ -223,7 +232,7 @@ impl Pod {
         let lines = text
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        lines.into_iter().find(|line| line["kind"] == "run")
+        lines.filter(|line| line["kind"] == "run").collect()
     }
 
     fn until(&self, child: &mut Child, what: impl Fn(&Value) -> bool) {
