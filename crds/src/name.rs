@@ -41,6 +41,8 @@ pub const CHECKSUM_SCHEDULE_MANAGER: &str = "orrery.dev/checksum-schedule";
 
 /// The field manager of the ChecksumRun controller.
 pub const CHECKSUM_RUN_MANAGER: &str = "orrery.dev/checksum-run";
+/// The field manager of what is told of an object that a release cannot read: it goes by itself, whatever else is told.
+pub const UNREADABLE_MANAGER: &str = "orrery.dev/unreadable";
 /// The field manager of certificates.
 pub const PKI_MANAGER: &str = "orrery.dev/pki";
 

@@ -1,9 +1,13 @@
 //! Objects as they come from the API server. In: JSON. Out: an object, or the metadata of one that this release
 //! cannot read. Pure.
+//!
+//! Of the managed fields one thing is kept: whether an operator has told that it cannot read the object. That must be known
+//! wherever it was told, by whatever release.
 
 use std::borrow::Cow;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use crds::name::UNREADABLE_MANAGER;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::{
     Resource,
     core::{PartialObjectMeta, error_boundary::InvalidObject},
@@ -14,7 +18,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-/// An object without its managed fields, which nobody reads; also one that this release cannot read, so that it
+/// An object without its managed fields, of which hardly any is read; also one that this release cannot read, so that it
 /// can be told.
 ///
 /// Does what kube's `DeserializeGuard` does without building a tree of every object first: decoding is most of what
@@ -73,11 +77,35 @@ fn without_managed_fields(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `part` borrows from `text` and is a list in it, which becomes an empty one.
+/// `part` borrows from `text` and is a list in it, of which the one manager stays that somebody asks for.
 fn without(text: &str, part: &str) -> String {
     let start = part.as_ptr().addr() - text.as_ptr().addr();
     let (before, after) = (&text[..start], &text[start + part.len()..]);
-    [before, "[]", after].concat()
+    let name = format!("\"{UNREADABLE_MANAGER}\"");
+    if part.contains(&name) {
+        [before, r#"[{"manager":"#, &name, "}]", after].concat()
+    } else {
+        [before, "[]", after].concat()
+    }
+}
+
+/// Whether an operator has told of this object that it cannot read it, and nobody has taken that back.
+pub fn is_told_unreadable(meta: &ObjectMeta) -> bool {
+    let managers = meta.managed_fields.iter().flatten();
+    managers.into_iter().any(is_of_unreadable)
+}
+
+/// Leaves out managed fields, but for those that [`is_told_unreadable`] looks for.
+pub fn drop_managed_fields(meta: &mut ObjectMeta) {
+    let kept = meta.managed_fields.take().map(|mut all| {
+        all.retain(is_of_unreadable);
+        all
+    });
+    meta.managed_fields = kept.filter(|all| !all.is_empty());
+}
+
+fn is_of_unreadable(fields: &ManagedFieldsEntry) -> bool {
+    fields.manager.as_deref() == Some(UNREADABLE_MANAGER)
 }
 
 impl<K: Resource> Resource for Received<K> {
@@ -150,6 +178,23 @@ mod tests {
         let mut expected: Pod = serde_json::from_str(&text).unwrap();
         expected.metadata.managed_fields = Some(vec![]);
         assert_eq!(read.unwrap(), expected);
+    }
+
+    #[test]
+    fn who_told_that_it_cannot_read_an_object_is_known_however_it_is_written() {
+        for (manager, is_told) in [("orrery.dev/unreadable", true), ("orrery.dev/pki", false)] {
+            let managed =
+                json!([{"manager": "kubelet"}, {"manager": manager, "operation": "Apply"}]);
+            let object = json!({"metadata": {"name": "a", "managedFields": managed}});
+            for text in [object.to_string(), format!("{object:#}")] {
+                let Received(read) = serde_json::from_str::<Received<Pod>>(&text).unwrap();
+                let mut meta = read.unwrap().metadata;
+                assert_eq!(is_told_unreadable(&meta), is_told, "{text}");
+                drop_managed_fields(&mut meta);
+                assert_eq!(is_told_unreadable(&meta), is_told);
+                assert_eq!(meta.managed_fields.is_some(), is_told);
+            }
+        }
     }
 
     #[test]

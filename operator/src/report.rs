@@ -23,7 +23,7 @@ use kube::{
 };
 use runtime::{clock::Clock, telemetry::chain};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -31,9 +31,9 @@ use crate::{
     act::{Kind, WRITE_TIMEOUT},
     class::{ApiError, Class},
     leader::{Leadership, Unanswered},
-    received::Received,
+    received::{Received, is_told_unreadable},
 };
-use crds::condition::Reason;
+use crds::{condition::Reason, name::UNREADABLE_MANAGER};
 
 /// The shortest time between two status writes of one object.
 pub const STATUS_INTERVAL: Duration = Duration::from_secs(5);
@@ -153,6 +153,9 @@ impl Reporter {
     ///
     /// The object's resource version is the precondition: a write that was decided on an older state,
     /// or by a process that has stopped to lead meanwhile, changes nothing.
+    ///
+    /// Where it was told before that the object cannot be read, that is taken back, after all of `new` was written: a field
+    /// that two managers have stays with the other one, and half a condition is none that the server takes.
     pub async fn status<K: Kind, S: PartialEq + Serialize>(
         &self,
         manager: &str,
@@ -161,22 +164,35 @@ impl Reporter {
         new: &S,
         urgency: Urgency,
     ) -> Result<StatusWrite<K>, Error> {
-        if old == new {
+        let is_told_unreadable = is_told_unreadable(meta);
+        if old == new && !is_told_unreadable {
             return Ok(StatusWrite::Unchanged);
         }
-        let body = json!({
-            "apiVersion": K::api_version(&()),
-            "kind": K::kind(&()),
-            "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
-            "status": new,
-        });
-        let params = PatchParams::apply(manager).force();
-        self.write(meta, &params, &Patch::Apply(body), urgency)
-            .await
+        let written = self.apply(manager, meta, Some(new), urgency).await?;
+        let meta = match &written {
+            StatusWrite::TooSoon(_) => return Ok(written),
+            StatusWrite::Unchanged => meta,
+            StatusWrite::Written(now) => now.meta(),
+        };
+        if !is_told_unreadable {
+            return Ok(written);
+        }
+        match self.take_back(meta).await? {
+            StatusWrite::Written(now) => Ok(StatusWrite::Written(now)),
+            StatusWrite::Unchanged | StatusWrite::TooSoon(_) => Ok(written),
+        }
     }
 
-    /// Writes conditions and nothing else, once per generation: for an object that cannot be read,
-    /// whose status must survive until somebody can.
+    /// The object can be read: what was told of one that cannot goes.
+    async fn take_back<K: Kind>(&self, meta: &ObjectMeta) -> Result<StatusWrite<K>, Error> {
+        let uid = meta.uid.as_deref().unwrap_or_default();
+        self.memory(|memory| memory.told.remove(uid));
+        let (nothing, urgency) = (None::<&()>, Urgency::NewGeneration);
+        self.apply(UNREADABLE_MANAGER, meta, nothing, urgency).await
+    }
+
+    /// Writes conditions and nothing else, once per generation: for an object that cannot be read, whose status must survive
+    /// until somebody can. They have a manager of their own: conditions of other types stay, whatever they are.
     pub async fn conditions<K: Kind>(
         &self,
         meta: &ObjectMeta,
@@ -187,13 +203,9 @@ impl Reporter {
         if told == meta.generation {
             return Ok(StatusWrite::Unchanged);
         }
-        let body = json!({
-            "metadata": {"resourceVersion": meta.resource_version},
-            "status": {"observedGeneration": meta.generation, "conditions": conditions},
-        });
-        let params = PatchParams::default();
+        let status = json!({"observedGeneration": meta.generation, "conditions": conditions});
         let written = self
-            .write(meta, &params, &Patch::Merge(body), Urgency::Usual)
+            .apply(UNREADABLE_MANAGER, meta, Some(&status), Urgency::Usual)
             .await?;
         if let (StatusWrite::Written(_) | StatusWrite::Unchanged, Some(generation)) =
             (&written, meta.generation)
@@ -203,11 +215,11 @@ impl Reporter {
         Ok(written)
     }
 
-    async fn write<K: Kind>(
+    async fn apply<K: Kind, S: Serialize>(
         &self,
+        manager: &str,
         meta: &ObjectMeta,
-        params: &PatchParams,
-        patch: &Patch<Value>,
+        status: Option<&S>,
         urgency: Urgency,
     ) -> Result<StatusWrite<K>, Error> {
         let uid = meta.uid.as_deref().unwrap_or_default();
@@ -217,7 +229,16 @@ impl Reporter {
         let (name, namespace) = (meta.name.as_deref(), meta.namespace.as_deref());
         let (name, namespace) = (name.unwrap_or_default(), namespace.unwrap_or_default());
         let api = Api::<Received<K>>::namespaced(self.client.clone(), namespace);
-        let request = api.patch_status(name, params, patch);
+        let mut body = json!({
+            "apiVersion": K::api_version(&()),
+            "kind": K::kind(&()),
+            "metadata": {"name": name, "resourceVersion": meta.resource_version},
+        });
+        if let Some(status) = status {
+            body["status"] = json!(status);
+        }
+        let (params, patch) = (PatchParams::apply(manager).force(), Patch::Apply(body));
+        let request = api.patch_status(name, &params, &patch);
         let answer = self.leadership.send(WRITE_TIMEOUT, request).await?;
         let written = answer.map_err(|error| Error::Request(error.into()))?;
         let now = self.clock.monotonic();

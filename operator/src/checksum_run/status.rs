@@ -18,6 +18,7 @@ use crds::{
     report::checksum::CoordinatorReport,
 };
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use runtime::telemetry::chain;
 
 use super::{
@@ -93,14 +94,36 @@ fn selector(run: &Validated) -> String {
     words.collect::<Vec<_>>().join(",")
 }
 
-/// What was told at the end stays; there are no agents any more.
+/// What was told at the end stays; there are no agents any more. A release that could not read the run may have told
+/// something else meanwhile: the result is in Complete, which is nobody else's.
 fn over(mut status: ChecksumRunStatus, generation: i64) -> ChecksumRunStatus {
-    let ours = [READY, COMPLETE, STALLED];
-    status
-        .conditions
-        .retain(|c| ours.contains(&c.type_.as_str()));
-    for condition in &mut status.conditions {
-        condition.observed_generation = Some(generation);
+    let Some(complete) = condition::find(&status.conditions, COMPLETE).cloned() else {
+        return status;
+    };
+    let good = GOOD.iter().any(|good| good.name == complete.reason);
+    let told = |type_: &str, holds: bool| {
+        let holds = Status::from(holds);
+        let before = condition::find(&status.conditions, type_);
+        let since = before.filter(|before| before.status == holds.as_str());
+        let since = since.map_or(&complete.last_transition_time, |c| &c.last_transition_time);
+        Condition {
+            type_: type_.into(),
+            status: holds.as_str().into(),
+            last_transition_time: since.clone(),
+            observed_generation: Some(generation),
+            ..complete.clone()
+        }
+    };
+    let mut all = vec![told(READY, good), told(COMPLETE, true)];
+    all.extend((!good).then(|| told(STALLED, true)));
+    let is_told = |type_: &str| all.iter().any(|told| told.type_ == type_);
+    status.conditions.retain(|old| is_told(&old.type_));
+    for told in all {
+        let mut old = status.conditions.iter_mut();
+        match old.find(|old| old.type_ == told.type_) {
+            Some(old) => *old = told,
+            None => status.conditions.push(told),
+        }
     }
     status
 }

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt, core::error_boundary::InvalidObject};
 use super::{Cached, pod::version_of};
 use crate::{
     object::{Key, owner_of},
-    received::Received,
+    received::{Received, drop_managed_fields},
 };
 
 /// A resource as it is cached: also one that this release cannot read, so that it can be told.
@@ -17,7 +17,7 @@ pub struct Custom<K>(pub Result<K, InvalidObject>);
 impl<K: Resource> Custom<K> {
     /// Drops what nobody reads.
     pub fn slim(mut wire: Received<K>) -> Self {
-        wire.meta_mut().managed_fields = None;
+        drop_managed_fields(wire.meta_mut());
         wire.annotations_mut()
             .remove("kubectl.kubernetes.io/last-applied-configuration");
         Self(wire.0)

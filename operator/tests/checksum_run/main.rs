@@ -12,6 +12,7 @@ mod storage;
 mod stores;
 mod support;
 mod sweep;
+mod unreadable;
 
 use anyhow::{Context as _, Result, ensure};
 use crds::{
