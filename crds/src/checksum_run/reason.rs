@@ -114,6 +114,13 @@ pub const SUSPENDED: Reason = Reason {
     remedy: "Set `spec.suspend` to false to go on.",
 };
 
+/// Going on: somebody may still read.
+pub const SUSPENDING: Reason = Reason {
+    name: "Suspending",
+    meaning: "`spec.suspend` is true, and a pod of the run has not acknowledged it: it may still read. The message names it.",
+    remedy: "Wait. If it takes long, the message says why the pod does not take it up, or the condition AgentsReachable whether it answers.",
+};
+
 /// Waiting: another run uses the store.
 pub const STORE_IN_USE: Reason = Reason {
     name: "StoreInUse",
@@ -226,6 +233,7 @@ pub const PROGRESS: &[&Reason] = &[
     &LISTING,
     &READING,
     &CLEANING_UP,
+    &SUSPENDING,
     &SUSPENDED,
     &STORE_IN_USE,
     &UNRESOLVED_RUN,

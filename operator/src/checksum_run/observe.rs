@@ -255,6 +255,8 @@ fn observed(pod: &SlimPod, role: Role, agent: Option<&Agent>) -> Pod {
         heard,
         works,
         heeds: agent.is_some_and(|agent| agent.config == Config::Acknowledged),
+        refusal: agent.and_then(|agent| agent.config_problem.clone()),
+        behind_since: agent.and_then(|agent| agent.behind_since),
         silent_since,
     }
 }

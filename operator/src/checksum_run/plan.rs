@@ -173,6 +173,10 @@ pub struct Pod {
     pub works: Option<WorkerReport>,
     /// Whether its agent works by the newest configuration.
     pub heeds: bool,
+    /// Why it does not, if somebody said why.
+    pub refusal: Option<String>,
+    /// Since when it is asked in vain to.
+    pub behind_since: Option<Timestamp>,
     /// Since when its agent does not answer.
     pub silent_since: Option<Timestamp>,
 }
@@ -184,6 +188,11 @@ impl Pod {
 
     fn is_ready(&self) -> bool {
         self.exit.is_none() && self.life == Life::Ready
+    }
+
+    /// Whether it may read, and has not taken up what it is told now.
+    fn may_read_on(&self) -> bool {
+        self.is_alive() && self.life != Life::NotStarted && !self.heeds
     }
 
     /// The last that its agent said: what it left behind, else what it answered.
@@ -346,7 +355,7 @@ pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     {
         let again = matches!(stage, Stage::Waiting(_) | Stage::Working(_));
         let mut plan = Plan::only(stage);
-        if matches!(plan.stage, Stage::Working(_)) && seen.snapshot == Found::Absent {
+        if plan.stage.is_snapshotting() && seen.snapshot == Found::Absent {
             plan.snapshot = Some(build::snapshot(run));
         }
         return if again {

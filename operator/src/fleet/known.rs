@@ -139,6 +139,27 @@ pub struct Known {
     pub failing: Option<Failing>,
     /// The last configuration that was sent, since the agent failed last.
     pub offer: Option<Offer>,
+    /// Since when it is asked to work by a configuration that it has not taken up.
+    pub behind: Option<Behind>,
+}
+
+/// A configuration that was sent, and not taken up yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    uid: String,
+    generation: i64,
+    /// When it was sent first.
+    pub since: Timestamp,
+}
+
+impl Behind {
+    fn is_of(&self, config: &ConfigDocument) -> bool {
+        self.uid == config.uid && self.generation == config.generation
+    }
+
+    fn is_over(&self, report: &StatusReport) -> bool {
+        works_by(report, &self.uid, self.generation)
+    }
 }
 
 impl Known {
@@ -154,6 +175,12 @@ impl Known {
         offer.map(|offer| &offer.outcome)
     }
 
+    /// Since when the agent is asked in vain to work by `config`, whether it answers or not.
+    pub fn behind_since(&self, config: &ConfigDocument) -> Option<Timestamp> {
+        let behind = self.behind.as_ref().filter(|behind| behind.is_of(config));
+        behind.map(|behind| behind.since)
+    }
+
     /// A good report came.
     pub fn heard(&mut self, report: StatusReport, call: &Call) {
         let took = call.ended.monotonic - call.sent.monotonic;
@@ -161,6 +188,7 @@ impl Known {
         let half = SignedDuration::try_from(took / 2).unwrap_or(SignedDuration::MAX);
         self.note(call);
         self.failing = None;
+        self.behind = self.behind.take().filter(|it| !it.is_over(&report));
         self.heard = Some(Heard {
             offset: ahead.saturating_sub(half),
             doubt: took / 2,
@@ -184,6 +212,13 @@ impl Known {
     /// A configuration was sent.
     pub fn offered(&mut self, config: &ConfigDocument, outcome: Offered, call: &Call) {
         self.note(call);
+        if !self.behind.as_ref().is_some_and(|it| it.is_of(config)) {
+            self.behind = Some(Behind {
+                uid: config.uid.clone(),
+                generation: config.generation,
+                since: call.ended.wall,
+            });
+        }
         self.offer = Some(Offer {
             uid: config.uid.clone(),
             generation: config.generation,
@@ -201,8 +236,11 @@ impl Known {
 
 /// Whether the agent works by `config`, or by a later generation of it.
 pub fn acknowledges(report: &StatusReport, config: &ConfigDocument) -> bool {
-    report.config_uid.as_ref() == Some(&config.uid)
-        && report.config_generation >= Some(config.generation)
+    works_by(report, &config.uid, config.generation)
+}
+
+fn works_by(report: &StatusReport, uid: &str, generation: i64) -> bool {
+    report.config_uid.as_deref() == Some(uid) && report.config_generation >= Some(generation)
 }
 
 #[cfg(test)]
@@ -251,6 +289,27 @@ mod tests {
         assert_eq!(failing.failure, failure("second"));
         known.heard(report("u", Some(1)), &call(20_000, 20_010));
         assert_eq!(known.failing, None);
+    }
+
+    #[test]
+    fn since_when_an_agent_is_behind_counts_from_the_first_offer_until_it_has_taken_it_up() {
+        let mut known = Known::default();
+        let (third, fourth) = (config("a", 3), config("a", 4));
+        let refuse = |known: &mut Known, ms| {
+            let by = Stand::of(&report("u", Some(2)));
+            let words = "unknown field".into();
+            known.offered(&third, Offered::Refused { words, by }, &call(ms, ms));
+        };
+        known.heard(report("u", Some(2)), &call(0, 0));
+        assert_eq!(known.behind_since(&third), None);
+        refuse(&mut known, 1_000);
+        known.failed(failure("no answer"), &call(5_000, 5_000));
+        known.heard(report("u", Some(2)), &call(9_000, 9_000));
+        refuse(&mut known, 10_000);
+        assert_eq!(known.behind_since(&third), Some(moment(1_000).wall));
+        assert_eq!(known.behind_since(&fourth), None);
+        known.heard(report("u", Some(3)), &call(20_000, 20_000));
+        assert_eq!(known.behind_since(&third), None);
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct Agent {
     pub config: Config,
     /// Why it does not work by the one it should, if somebody said why.
     pub config_problem: Option<String>,
+    /// Since when it is asked in vain to work by that one.
+    pub behind_since: Option<Timestamp>,
 }
 
 impl Agent {
@@ -86,6 +88,7 @@ impl Agent {
             contact: contact(pod, known),
             config: config_of(heard.as_ref(), config),
             config_problem: known.and_then(|known| config_problem(known, config)),
+            behind_since: known.and_then(|known| known.behind_since(config)),
             heard,
         }
     }

@@ -20,7 +20,7 @@ use super::{
     work::work,
 };
 
-/// How long an agent that does not answer is given to end a run that was cancelled.
+/// How long an agent that does not answer, or does not take up what it is told, is given to end a run that was cancelled.
 const CANCEL_PATIENCE: SignedDuration = SignedDuration::from_mins(1);
 
 /// A run that has ended, or ends now by itself.
@@ -133,12 +133,14 @@ pub fn without_spec(spec: &ChecksumRunSpec, seen: &Observed, now: Timestamp) -> 
 }
 
 fn will_cancel(pod: &Pod, now: Timestamp) -> bool {
-    let silent = pod
-        .silent_since
-        .is_some_and(|since| now.duration_since(since) > CANCEL_PATIENCE);
+    let long = |since: Option<Timestamp>| {
+        since.is_some_and(|since| now.duration_since(since) > CANCEL_PATIENCE)
+    };
+    // One that answers and does not take it up will no more end the run than one that is silent.
+    let deaf = long(pod.silent_since) || (!pod.heeds && long(pod.behind_since));
     let waits = pod
         .heard
         .as_ref()
         .is_some_and(|report| report.waiting.is_some());
-    pod.life != Life::NotStarted && !silent && !(pod.heeds && waits)
+    pod.life != Life::NotStarted && !deaf && !(pod.heeds && waits)
 }

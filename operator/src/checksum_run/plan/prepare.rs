@@ -19,7 +19,7 @@ use super::{
         config::{Place, Validated},
     },
     Doomed, LOOK_AGAIN, Observed, Plan, Pod,
-    stage::{Stage, told},
+    stage::{Stage, suspended, told},
     work::{differing, image},
 };
 
@@ -37,7 +37,7 @@ pub(super) fn prepare(run: &Validated, seen: &Observed, now: Timestamp) -> Optio
     let is_mounted = seen.job.is_some() || seen.coordinators().next().is_some();
     let is_asleep = is_mounted || run.is_suspended();
     let wanted = build::preparation(run, &image(seen), claim, is_asleep);
-    let mut plan = Plan::only(stage(run, claim));
+    let mut plan = Plan::only(stage(run, seen, claim));
     match made {
         None => plan.preparation = differing(wanted, None),
         Some((made, job)) if job.is_as_asked(&wanted) => {
@@ -52,9 +52,9 @@ pub(super) fn prepare(run: &Validated, seen: &Observed, now: Timestamp) -> Optio
     Some(plan.waking(now + LOOK_AGAIN))
 }
 
-fn stage(run: &Validated, claim: &str) -> Stage {
+fn stage(run: &Validated, seen: &Observed, claim: &str) -> Stage {
     if run.is_suspended() {
-        return Stage::Suspended;
+        return suspended(run, seen);
     }
     let message = format!("PersistentVolumeClaim {claim} is made writable");
     Stage::Working(told(&STARTING, message))

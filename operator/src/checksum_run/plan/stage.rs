@@ -7,11 +7,11 @@ use crds::{
         StopAfter,
         reason::{
             self, FAILED, NAME_TAKEN, READING, REFERENCE_MISSING, SNAPSHOT_FAILING, SNAPSHOTTING,
-            STARTING, STOPPED, STORE_IN_USE, SUSPENDED, WAITING,
+            STARTING, STOPPED, STORE_IN_USE, SUSPENDED, SUSPENDING, WAITING,
         },
         status::RunState,
     },
-    condition::Reason,
+    condition::{READY, Reason, find},
     name,
     report::checksum::{CoordinatorReport, Explained},
 };
@@ -43,6 +43,13 @@ pub enum Stage {
     Waiting(Told),
     /// Nothing is read, on request.
     Suspended,
+}
+
+impl Stage {
+    /// Whether the snapshot is being made.
+    pub(super) fn is_snapshotting(&self) -> bool {
+        matches!(self, Self::Working(told) if *told.reason == SNAPSHOTTING)
+    }
 }
 
 /// A reason and words.
@@ -128,7 +135,7 @@ pub(super) fn before_start(run: &Validated, seen: &Observed) -> Option<Stage> {
         return Some(Stage::Ended(told(&STOPPED, message)));
     }
     if run.is_suspended() {
-        return Some(Stage::Suspended);
+        return Some(suspended(run, seen));
     }
     if let Some(rival) = first_rival(run, seen) {
         return Some(Stage::Waiting(told(&STORE_IN_USE, in_use(run, rival))));
@@ -224,6 +231,23 @@ fn words(run: &Validated) -> String {
     }
 }
 
+/// That nothing is read is told when nobody is left who may still read. A new operator has not heard of everybody at once: what
+/// its status says of this very spec holds until a pod says otherwise.
+pub(super) fn suspended(run: &Validated, seen: &Observed) -> Stage {
+    let ready = find(&seen.status.conditions, READY);
+    let is_told = seen.status.observed_generation == run.generation
+        && ready.is_some_and(|ready| ready.reason == SUSPENDED.name);
+    let has_said = |pod: &&Pod| !is_told || pod.heard.is_some() || pod.works.is_some();
+    let mut reading = seen.pods.iter().filter(|pod| pod.may_read_on());
+    let Some(Pod { name, refusal, .. }) = reading.find(has_said) else {
+        return Stage::Suspended;
+    };
+    let why = refusal.as_ref();
+    let why = why.map_or_else(String::new, |why| format!(": {why}"));
+    let message = format!("is being suspended; pod {name} has not acknowledged it yet{why}");
+    Stage::Working(told(&SUSPENDING, message))
+}
+
 /// A coordinator whose Job is gone: beside it no second one may begin.
 pub(super) fn earlier_pod(seen: &Observed) -> Option<Stage> {
     let Pod { name, .. } = seen.coordinators().find(|pod| pod.is_alive())?;
@@ -236,7 +260,7 @@ pub(super) fn earlier_pod(seen: &Observed) -> Option<Stage> {
 /// How far a run is that goes on.
 pub(super) fn stage(run: &Validated, seen: &Observed) -> Stage {
     if run.is_suspended() {
-        return Stage::Suspended;
+        return suspended(run, seen);
     }
     let Some(report) = seen
         .report()

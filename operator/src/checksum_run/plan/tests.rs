@@ -81,6 +81,8 @@ fn coordinator() -> Pod {
         heard: None,
         works: None,
         heeds: true,
+        refusal: None,
+        behind_since: None,
         silent_since: None,
     }
 }

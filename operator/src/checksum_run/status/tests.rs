@@ -64,6 +64,8 @@ fn pod(report: CoordinatorReport) -> Pod {
         heard: Some(report),
         works: None,
         heeds: true,
+        refusal: None,
+        behind_since: None,
         silent_since: None,
     }
 }

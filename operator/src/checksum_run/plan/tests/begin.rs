@@ -307,3 +307,80 @@ fn a_suspended_run_starts_nothing_and_stops_nothing() {
         (Stage::Suspended, vec!["config"])
     );
 }
+
+#[test]
+fn nothing_is_read_only_once_every_pod_that_may_read_has_taken_it_up() {
+    let run = validated(json!({"suspend": true}));
+    let deaf = Pod {
+        heeds: false,
+        ..working_pod(reading())
+    };
+    let worker = Pod {
+        name: "worker".into(),
+        role: Role::Worker,
+        heard: None,
+        works: Some(WorkerReport::default()),
+        ..deaf.clone()
+    };
+    let words = |pod| {
+        let plan = plan(&run, &with_pod(pod), now());
+        let (_, reason, words) = stage_of(&plan);
+        (reason, words)
+    };
+    let (reason, told) = words(deaf.clone());
+    let expected = "is being suspended; pod home-full-checksum-abc has not acknowledged it yet";
+    assert_eq!((reason, told.as_str()), ("Suspending", expected));
+    let refuses = Pod {
+        refusal: Some("unknown field".into()),
+        ..deaf.clone()
+    };
+    assert_eq!(words(refuses).1, format!("{expected}: unknown field"));
+    assert_eq!(words(worker).0, "Suspending");
+    for quiet in [
+        working_pod(reading()),
+        Pod {
+            life: Life::Over,
+            ..deaf.clone()
+        },
+        Pod {
+            life: Life::NotStarted,
+            ..deaf.clone()
+        },
+        Pod {
+            heeds: false,
+            ..exited(1, "")
+        },
+    ] {
+        let plan = plan(&run, &with_pod(quiet.clone()), now());
+        assert_eq!(plan.stage, Stage::Suspended, "{quiet:?}");
+    }
+    // Also where its Job is gone, and no snapshot is made meanwhile.
+    let csi = json!({"suspend": true, "source": {"persistentVolumeClaim": {"claimName": "home"}, "snapshot": {"csi": {}}}});
+    let gone = Observed {
+        job: None,
+        snapshot: Found::Absent,
+        ..with_pod(deaf)
+    };
+    let plan = plan(&validated(csi), &gone, now());
+    assert_eq!((stage_of(&plan).1, plan.snapshot), ("Suspending", None));
+}
+
+#[test]
+fn that_a_run_is_suspended_stays_told_until_a_pod_says_otherwise() {
+    let run = validated(json!({"suspend": true}));
+    let unheard = Pod {
+        heeds: false,
+        heard: None,
+        ..coordinator()
+    };
+    let mut seen = with_pod(unheard);
+    seen.status.observed_generation = run.generation;
+    let suspended = [Draft::new("Ready", false, &reason::SUSPENDED, "")];
+    seen.status.conditions = merge(&[], &suspended, Some(run.generation), now());
+    assert_eq!(plan(&run, &seen, now()).stage, Stage::Suspended);
+    seen.pods[0].heard = Some(reading());
+    assert_eq!(stage_of(&plan(&run, &seen, now())).1, "Suspending");
+    seen.pods[0].heard = None;
+    seen.status.observed_generation -= 1;
+    assert_eq!(stage_of(&plan(&run, &seen, now())).1, "Suspending");
+}

@@ -58,7 +58,12 @@ fn a_run_that_cannot_be_used_any_more_ends_as_any_other() {
 #[test]
 fn a_coordinator_that_can_ends_a_cancelled_run_itself() {
     let run = validated(json!({"cancel": true}));
-    for pod in [working_pod(reading()), coordinator()] {
+    let behind = Pod {
+        heeds: false,
+        behind_since: Some(at("2026-11-16T03:59:30Z")),
+        ..working_pod(reading())
+    };
+    for pod in [working_pod(reading()), coordinator(), behind] {
         let plan = plan(&run, &with_pod(pod), now());
         assert_eq!(
             writes(&plan),
@@ -86,6 +91,12 @@ fn a_coordinator_that_cannot_end_a_cancelled_run_is_removed() {
             ..working_pod(reading())
         },
         exited(2, "panic"),
+        // It answers, and will not have the configuration.
+        Pod {
+            heeds: false,
+            behind_since: Some(at("2026-11-16T03:58:00Z")),
+            ..working_pod(reading())
+        },
     ];
     for pod in stuck {
         let plan = plan(&run, &with_pod(pod.clone()), now());
