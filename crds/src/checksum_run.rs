@@ -46,7 +46,7 @@ pub use workers::{Tuning, Workers};
         label_selector_path = ".status.selector"
     )
 )]
-#[x_kube(validation = rules::SAMPLE, validation = rules::SINGLE_POD, validation = rules::SHARED_QUEUE_STORE)]
+#[x_kube(validation = rules::SAMPLE, validation = rules::SINGLE_POD, validation = rules::SHARED_QUEUE_STORE, validation = rules::OWN_STORE)]
 #[serde(rename_all = "camelCase")]
 pub struct ChecksumRunSpec {
     /// Which files.

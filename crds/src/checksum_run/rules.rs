@@ -19,6 +19,11 @@ pub(super) const SHARED_QUEUE_STORE: Rule = (
     "a queue needs a store that several pods can reach: set store.mysql",
 );
 
+pub(super) const OWN_STORE: Rule = (
+    "!has(self.store) || !has(self.store.embedded) || !has(self.store.embedded.claimName) || self.store.embedded.claimName != self.source.persistentVolumeClaim.claimName",
+    "store.embedded.claimName must not be the claim that is read: checksums are written there",
+);
+
 pub(super) const SUB_PATH: Rule = (
     "!has(self.subPath) || (!self.subPath.startsWith('/') && !self.subPath.split('/').exists(p, p == '..'))",
     "subPath is relative to the volume and must not contain ..",

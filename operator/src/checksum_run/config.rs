@@ -73,14 +73,32 @@ fn invalid(field: &'static str, why: impl Error) -> Invalid {
 pub fn validate(run: &ChecksumRun) -> Result<Validated, Invalid> {
     let key = Key::of(run);
     let config = config(run, &key)?;
+    let place = place(run);
+    not_the_source(run, &place)?;
     Ok(Validated {
         uid: run.uid().unwrap_or_default(),
         generation: run.metadata.generation.unwrap_or_default(),
-        place: place(run),
+        place,
         spec: run.spec.clone(),
         keep: keep(&run.spec)?,
         key,
         config,
+    })
+}
+
+/// The claim that is read is mounted so that nobody can write to it, and the store is written; the name of a store that has a
+/// default may be that of any claim.
+fn not_the_source(run: &ChecksumRun, place: &Place) -> Result<(), Invalid> {
+    let source = &run.spec.source.persistent_volume_claim.claim_name;
+    if *place != Place::Claim(source.clone()) {
+        return Ok(());
+    }
+    let why = format!(
+        "the store would be PersistentVolumeClaim {source}, which is the claim that is read; name another one"
+    );
+    Err(Invalid {
+        field: "store.embedded.claimName",
+        why,
     })
 }
 
@@ -117,6 +135,12 @@ impl Validated {
         }
         let store = self.spec.store.as_ref();
         Some(store.and_then(|s| s.embedded.clone()).unwrap_or_default())
+    }
+
+    /// Whether nobody has named the claim of the store.
+    pub fn has_default_store(&self) -> bool {
+        let store = self.embedded();
+        store.is_some_and(|store| store.claim_name.is_none())
     }
 
     /// The document that agents get, by file and by push.
@@ -300,10 +324,31 @@ fn snapshot(run: &ChecksumRun) -> Option<String> {
 mod tests {
     use serde_json::json;
 
-    use super::{super::fixture::run_with, *};
+    use super::{
+        super::fixture::{distributed, run_with},
+        *,
+    };
 
     fn validated(spec: Value) -> Validated {
         validate(&run_with(spec)).unwrap()
+    }
+
+    #[test]
+    fn a_store_in_the_claim_that_is_read_is_refused_also_by_its_default_name() {
+        let named = json!({"store": {"embedded": {"claimName": "home"}}});
+        let of = |claim: &str| json!({"source": {"persistentVolumeClaim": {"claimName": claim}}});
+        for fields in [named, of("home-full-store")] {
+            let words = validate(&run_with(fields)).unwrap_err().to_string();
+            assert!(
+                words.starts_with("spec.store.embedded.claimName: "),
+                "{words}"
+            );
+        }
+        assert!(validate(&run_with(of("home-store"))).is_ok());
+        // A database is no claim, whatever it is called.
+        let mut database = distributed();
+        database["store"]["mysql"]["database"] = "home".into();
+        assert!(validate(&run_with(database)).is_ok());
     }
 
     #[test]

@@ -145,10 +145,27 @@ pub(super) fn before_start(run: &Validated, seen: &Observed) -> Option<Stage> {
         let message = format!("PersistentVolumeClaim {claim} does not exist");
         return Some(Stage::Waiting(told(&REFERENCE_MISSING, message)));
     }
+    if let Some(taken) = foreign_store(run, seen) {
+        return Some(taken);
+    }
     match &seen.credentials {
         Credentials::Missing(what) => Some(Stage::Waiting(told(&REFERENCE_MISSING, what.clone()))),
         Credentials::None | Credentials::Known(_) => None,
     }
+}
+
+/// Nobody has asked us to write to a claim that somebody else made, though it has the name that ours would have.
+fn foreign_store(run: &Validated, seen: &Observed) -> Option<Stage> {
+    let Place::Claim(name) = &run.place else {
+        return None;
+    };
+    let is_foreign = seen.store.is_some_and(|claim| !claim.ours);
+    (is_foreign && run.has_default_store()).then(|| {
+        let message = format!(
+            "PersistentVolumeClaim {name} exists and was not made for checksums; to use it, replace this run by one that names it in spec.store.embedded.claimName"
+        );
+        Stage::Waiting(told(&NAME_TAKEN, message))
+    })
 }
 
 /// What keeps the snapshot from being read.

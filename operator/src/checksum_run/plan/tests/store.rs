@@ -142,3 +142,40 @@ fn a_database_that_refuses_us_is_somebody_elses_to_mend() {
     let plan = plan(&validated(distributed()), &with_pod(refused()), now());
     assert!(plan.preparation.is_none());
 }
+
+#[test]
+fn a_claim_that_was_not_made_for_checksums_is_used_only_by_its_name() {
+    let named = json!({"store": {"embedded": {"claimName": "home-full-store"}}});
+    let sized = json!({"store": {"embedded": {"size": "5Gi"}}});
+    for (fields, ours, waits) in [
+        (json!({}), false, true),
+        (sized, false, true),
+        (named, false, false),
+        (json!({}), true, false),
+    ] {
+        let seen = Observed {
+            store: Some(StoreClaim { ours }),
+            ..seen()
+        };
+        let plan = plan(&validated(fields.clone()), &seen, now());
+        assert_eq!(plan.job.is_none(), waits, "{fields} {ours}");
+        if waits {
+            let (stage, reason, words) = stage_of(&plan);
+            assert_eq!((stage, reason), ("Waiting", "NameTaken"));
+            assert!(
+                words.contains("PersistentVolumeClaim home-full-store"),
+                "{words}"
+            );
+            assert_eq!(plan.wake, Some(now() + LOOK_AGAIN));
+        }
+    }
+    // What has begun goes on: a label that somebody removed is no reason to stop.
+    let begun = Observed {
+        store: Some(StoreClaim { ours: false }),
+        ..with_pod(working_pod(reading()))
+    };
+    assert_eq!(
+        stage_of(&plan(&validated(json!({})), &begun, now())).1,
+        "Reading"
+    );
+}
