@@ -20,6 +20,7 @@ use super::{
     snapshot::{self, Found},
 };
 use crate::{
+    checksum_schedule::observe::schedule_of,
     fleet::{
         Summary,
         summary::{Agent, Config, Contact},
@@ -63,6 +64,8 @@ pub fn cached(context: &Context, run: &ChecksumRun, checked: Option<&Validated>)
         preparation: made_job(context, preparation.as_deref()),
         begun: has_begun(context, run),
         created: created(run),
+        // One whose schedule is gone is deleted by Kubernetes.
+        scheduled: schedule_of(&run.metadata).is_some(),
         rivals: rivals(context, run),
         config: made(context, ours(&context.configs, &children, &uid).as_deref()),
         credentials: Credentials::None,

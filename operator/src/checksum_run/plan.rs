@@ -72,6 +72,8 @@ pub struct Observed {
     pub begun: bool,
     /// When it was made.
     pub created: Timestamp,
+    /// Whether a schedule controls it.
+    pub scheduled: bool,
     /// Other runs of the namespace that use the same store and have not ended.
     pub rivals: Vec<Rival>,
     /// The ConfigMap.

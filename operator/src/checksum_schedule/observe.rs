@@ -11,7 +11,7 @@ use crds::{
     checksum_schedule::ChecksumSchedule,
     name::{RUN_NOW_ANNOTATION, RUN_TOKEN_ANNOTATION, SCHEDULED_AT_ANNOTATION},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 
@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use super::plan::{Ended, Observed, Run};
 use crate::{
+    checksum_run::config,
     object::Key,
     watch::{Cached, Store, WATCH_TIMEOUT, custom::Custom},
 };
@@ -54,6 +55,7 @@ fn run(cached: &CachedRun) -> Run {
         slot: annotation(SCHEDULED_AT_ANNOTATION).and_then(|text| text.parse().ok()),
         token: annotation(RUN_TOKEN_ANNOTATION).cloned(),
         ended: cached.0.as_ref().ok().and_then(ended),
+        keep: cached.0.as_ref().ok().and_then(kept),
     }
 }
 
@@ -66,6 +68,11 @@ fn ended(run: &ChecksumRun) -> Option<Ended> {
             .completion_time
             .unwrap_or(condition.last_transition_time.0),
     })
+}
+
+/// What cannot be read is told by the run itself, and keeps it.
+fn kept(run: &ChecksumRun) -> Option<SignedDuration> {
+    config::keep(&run.spec).ok().flatten()
 }
 
 fn created(meta: &ObjectMeta) -> Timestamp {

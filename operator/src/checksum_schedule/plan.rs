@@ -9,7 +9,7 @@ use crds::{
     cron::Cron,
     name, pattern,
 };
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde::Serialize;
 
 use super::due::{Due, is_sane, told_slot};
@@ -54,6 +54,8 @@ pub struct Run {
     pub token: Option<String>,
     /// How and when it ended.
     pub ended: Option<Ended>,
+    /// How long it is kept after its end.
+    pub keep: Option<SignedDuration>,
 }
 
 /// How a run ended.
@@ -81,6 +83,12 @@ impl Observed {
         untold.filter_map(move |run| run.end(now).map(|end| (run, end)))
     }
 
+    /// Runs that have ended, of which the status has told.
+    fn told(&self) -> impl Iterator<Item = &Run> {
+        let ended = self.runs.iter().filter(|run| run.ended.is_some());
+        ended.filter(|run| !run.deleting && self.has_told(run))
+    }
+
     /// Whether the status has told how this run ended, so that deleting it loses nothing. When it ended is not asked:
     /// an end by a clock that was wrong could be believed, and told again, when that time has come.
     fn has_told(&self, run: &Run) -> bool {
@@ -106,6 +114,12 @@ impl Run {
             result: result.clone(),
             at: at.map_or(self.created, |at| at.max(self.created)),
         })
+    }
+
+    /// When it has outlived its time.
+    fn expires(&self) -> Option<Timestamp> {
+        let ended = self.ended.as_ref()?;
+        ended.at.checked_add(self.keep?).ok()
     }
 
     fn is_active(&self) -> bool {
@@ -176,7 +190,7 @@ pub struct Plan {
     pub replace: Vec<Doomed>,
     /// Runs to make.
     pub start: Vec<Start>,
-    /// Ended runs beyond the limits of the history.
+    /// Ended runs beyond the limits of the history, or of their own time.
     pub prune: Vec<Doomed>,
     /// What is due and not started, and why.
     pub waiting: Option<Waiting>,
@@ -241,7 +255,7 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan {
         replace: Vec::new(),
         start: Vec::new(),
-        prune: spec.prunable(seen),
+        prune: spec.prunable(seen, now),
         waiting,
         missed: due.missed.filter(|_| waiting.is_none()),
         active: Vec::new(),
@@ -257,6 +271,9 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let started = plan.start.iter().map(|start| &start.name);
     plan.active = kept.chain(started).cloned().collect();
     spec.schedule_next(&mut plan, &due, now);
+    let expiries = seen.told().filter_map(Run::expires);
+    let expiry = expiries.filter(|end| *end > now).min();
+    plan.wake = plan.wake.into_iter().chain(expiry).min();
     plan
 }
 
@@ -308,15 +325,15 @@ impl Validated {
         }
     }
 
-    /// Ended runs beyond the limits, the oldest first; only once the status has told of them.
-    fn prunable(&self, seen: &Observed) -> Vec<Doomed> {
-        let ended = seen.runs.iter().filter(|run| run.ended.is_some());
-        let mut ended: Vec<&Run> = ended
-            .filter(|run| !run.deleting && seen.has_told(run))
-            .collect();
-        ended.sort_by_key(|run| run.created);
+    /// Ended runs beyond the limits, the oldest first, and those that have outlived their time; only once the status has told
+    /// of them.
+    fn prunable(&self, seen: &Observed, now: Timestamp) -> Vec<Doomed> {
+        let mut told: Vec<&Run> = seen.told().collect();
+        told.sort_by_key(|run| run.created);
+        let is_over = |run: &&Run| run.expires().is_some_and(|end| end <= now);
+        let (expired, kept): (Vec<&Run>, Vec<&Run>) = told.into_iter().partition(is_over);
         let (verified, others): (Vec<&Run>, Vec<&Run>) =
-            ended.into_iter().partition(|run| run.is_verified());
+            kept.into_iter().partition(|run| run.is_verified());
         let beyond = |runs: Vec<&Run>, keep: usize| {
             let excess = runs.len().saturating_sub(keep);
             runs.into_iter()
@@ -324,7 +341,8 @@ impl Validated {
                 .map(Doomed::from)
                 .collect::<Vec<_>>()
         };
-        let mut doomed = beyond(verified, self.keep_verified);
+        let mut doomed: Vec<_> = expired.into_iter().map(Doomed::from).collect();
+        doomed.extend(beyond(verified, self.keep_verified));
         doomed.extend(beyond(others, self.keep_others));
         doomed
     }

@@ -302,6 +302,7 @@ mod tests {
                 result: result.into(),
                 at: at(when),
             }),
+            keep: None,
         }
     }
 

@@ -55,6 +55,8 @@ fn over(
         plan.remove.extend(leftover(seen));
         plan = plan.waking(now + LOOK_AGAIN);
     }
+    // The schedule deletes its runs itself, and only those of which it has told.
+    let keep = keep.filter(|_| !seen.scheduled);
     let end = keep.zip(seen.status.completion_time);
     match end.and_then(|(keep, ended)| ended.checked_add(keep).ok()) {
         Some(end) if end <= now => plan.expired = true,

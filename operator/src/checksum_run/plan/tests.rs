@@ -44,6 +44,7 @@ fn seen() -> Observed {
         preparation: None,
         begun: false,
         created: at("2026-11-16T03:00:00Z"),
+        scheduled: false,
         rivals: Vec::new(),
         config: None,
         credentials: Credentials::None,

@@ -42,6 +42,7 @@ fn seen(pods: Vec<Pod>) -> Observed {
         preparation: None,
         begun: true,
         created: at("2026-11-16T03:00:00Z"),
+        scheduled: false,
         rivals: Vec::new(),
         config: None,
         credentials: Credentials::None,

@@ -120,6 +120,7 @@ fn run(slot: &str) -> Run {
         slot: Some(slot),
         token: None,
         ended: None,
+        keep: None,
     }
 }
 
@@ -430,6 +431,29 @@ fn a_run_is_not_pruned_before_the_status_has_told_of_it() {
 }
 
 #[test]
+fn a_run_that_has_outlived_its_time_goes_once_the_status_has_told_of_it() {
+    let ended = Run {
+        keep: Some(SignedDuration::from_hours(1)),
+        ..run("2026-11-16T03:00:00Z").ended("DamageFound", "2026-11-16T04:00:00Z")
+    };
+    let untold = case().run(ended).last("2026-11-16T03:00:00Z");
+    let plan = untold.plan("2026-11-16T05:00:00Z");
+    assert_eq!(plan.prune, [], "nobody has heard of the damage");
+    let told = untold.told("2026-11-16T04:00:00Z");
+    let early = told.plan("2026-11-16T04:59:59Z");
+    assert_eq!(
+        (early.prune, early.wake),
+        (vec![], Some(at("2026-11-16T05:00:00Z")))
+    );
+    let due = told.plan("2026-11-16T05:00:00Z");
+    assert_eq!(due.prune.len(), 1);
+    assert_eq!(due.wake, Some(at("2026-11-17T03:00:00Z")));
+    // Also of a schedule that starts nothing.
+    let suspended = told.suspended().plan("2026-11-16T04:59:59Z");
+    assert_eq!(suspended.wake, Some(at("2026-11-16T05:00:00Z")));
+}
+
+#[test]
 fn a_clock_that_went_back_starts_nothing_twice() {
     let case = case().last("2026-11-16T03:00:00Z");
     let plan = case.plan("2026-11-16T02:59:30Z");
@@ -502,6 +526,7 @@ proptest! {
                 slot: start.slot,
                 token: start.token.clone(),
                 ended: None,
+                keep: None,
             });
         }
         // A crash before the status was written must not matter.

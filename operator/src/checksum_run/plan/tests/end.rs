@@ -142,6 +142,12 @@ fn a_run_is_deleted_when_its_time_is_over_and_not_before() {
         (false, Some(at("2026-11-16T05:00:00Z")))
     );
     assert!(plan(&run, &seen, at("2026-11-16T05:00:00Z")).expired);
+    let of_a_schedule = Observed {
+        scheduled: true,
+        ..seen
+    };
+    let left_to_it = plan(&run, &of_a_schedule, at("2026-11-16T05:00:00Z"));
+    assert_eq!((left_to_it.expired, left_to_it.wake), (false, None));
 }
 
 #[test]
