@@ -219,7 +219,9 @@ impl Context {
     ) -> Result<Box<Plan>, Failure> {
         self.ask(run, seen).await?;
         observe::credentials(self, run, &mut seen.observed).await?;
-        observe::snapshot(self, &run.key, &run.uid, &run.spec, &mut seen.observed).await?;
+        if plan::looks_at_snapshot(run, &seen.observed) {
+            observe::snapshot(self, &run.key, &run.uid, &run.spec, &mut seen.observed).await?;
+        }
         let plan = Box::new(plan::plan(run, &seen.observed, now));
         if plan.begins(&seen.observed) && !self.turns.take(run) {
             return Err(Failure::Overtaken);

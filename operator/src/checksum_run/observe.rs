@@ -66,7 +66,12 @@ pub fn cached(context: &Context, run: &ChecksumRun, checked: Option<&Validated>)
         created: created(run),
         // One whose schedule is gone is deleted by Kubernetes.
         scheduled: schedule_of(&run.metadata).is_some(),
-        rivals: rivals(context, run),
+        // Whoever has a Job, or is over, waits for nobody.
+        rivals: if job.is_some() || run.ended().is_some() {
+            Vec::new()
+        } else {
+            rivals(context, run)
+        },
         config: made(context, ours(&context.configs, &children, &uid).as_deref()),
         credentials: Credentials::None,
         copy: None,

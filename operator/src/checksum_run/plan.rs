@@ -339,6 +339,12 @@ impl Plan {
     }
 }
 
+/// Whether the snapshot matters now. A run that waits to begin has none to look at, and there may be many that wait; one that
+/// is cancelled has to know what it leaves behind.
+pub fn looks_at_snapshot(run: &Validated, seen: &Observed) -> bool {
+    seen.is_over() || run.is_cancelled() || before_start(run, seen).is_none()
+}
+
 /// Decides.
 pub fn plan(run: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     if let Some(plan) = finished(&run.spec, run.keep, seen, now) {

@@ -191,3 +191,29 @@ fn a_snapshot_is_kept_when_somebody_wants_to_look_at_it() {
     assert!(kept(&reason::STOPPED, json!({"stopAfter": "Snapshot"})));
     assert!(kept(&reason::VERIFIED, json!({"stopAfter": "WorkQueue"})));
 }
+
+#[test]
+fn a_run_that_waits_to_begin_looks_at_no_snapshot() {
+    let fields = |suspend, cancel: Option<bool>| {
+        let source =
+            json!({"persistentVolumeClaim": {"claimName": "home"}, "snapshot": {"csi": {}}});
+        validated(json!({"source": source, "suspend": suspend, "cancel": cancel}))
+    };
+    let older = Rival {
+        name: "older".into(),
+        begun: true,
+        created: at("2026-11-16T02:00:00Z"),
+        reason: None,
+    };
+    let waits = Observed {
+        rivals: vec![older],
+        ..seen()
+    };
+    assert!(looks_at_snapshot(&fields(false, None), &seen()));
+    assert!(!looks_at_snapshot(&fields(false, None), &waits));
+    assert!(!looks_at_snapshot(&fields(true, None), &seen()));
+    // What it may have made before somebody took over is not left behind.
+    assert!(looks_at_snapshot(&fields(false, Some(true)), &waits));
+    let over = ended(waits, &reason::CANCELLED);
+    assert!(looks_at_snapshot(&fields(false, None), &over));
+}
