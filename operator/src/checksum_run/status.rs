@@ -147,7 +147,16 @@ fn tell_report(status: &mut ChecksumRunStatus, report: &CoordinatorReport) {
     status.open_warnings = report.open_warnings.map(number).or(status.open_warnings);
     status.oldest_verification = report.oldest_verification.map(condition::whole_seconds);
     let corrupt = report.corrupt.iter().take(LIST_LIMIT);
-    status.corrupt = corrupt.map(shortened).collect();
+    let corrupt: Vec<_> = corrupt.map(shortened).collect();
+    if !is_cut(&corrupt, &status.corrupt, report.damaged) {
+        status.corrupt = corrupt;
+    }
+}
+
+/// Whether it is the beginning of a list that is known already: the last words of a pod have little room.
+fn is_cut(list: &[CorruptFile], known: &[CorruptFile], damaged: Option<u64>) -> bool {
+    let all = damaged.map_or(0, |all| usize::try_from(all).unwrap_or(usize::MAX));
+    list.len() < all.min(LIST_LIMIT) && known.len() > list.len() && known.starts_with(list)
 }
 
 fn shortened(file: &CorruptFile) -> CorruptFile {

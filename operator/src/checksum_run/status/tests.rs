@@ -474,3 +474,34 @@ fn a_run_that_failed_says_how_far_it_was() {
     assert_eq!(status.state, Some(RunState::WorkQueue));
     assert_eq!(condition(&status, COMPLETE), is("True", "Failed"));
 }
+
+#[test]
+fn a_list_of_damage_that_was_cut_to_fit_takes_nothing_from_the_one_that_is_known() {
+    let file = |n: u32| CorruptFile {
+        path: format!("photos/{n}.tif"),
+        expected: "aa".into(),
+        actual: "bb".into(),
+    };
+    let told_of = |files: &[u32], damaged| {
+        let mut report = finished("DamageFound");
+        report.corrupt = files.iter().copied().map(file).collect();
+        report.damaged = Some(damaged);
+        let mut seen = seen(vec![pod(report)]);
+        seen.status.corrupt = (1..=5).map(file).collect();
+        let status = told(&seen, json!({}), NOW);
+        status.corrupt.len()
+    };
+    for (files, damaged, listed) in [
+        (&[1, 2][..], 5, 5),
+        (&[], 5, 5),
+        (&[1, 2], 30, 5),
+        // Fewer are left: somebody has restored the others.
+        (&[1, 2], 2, 2),
+        (&[], 0, 0),
+        // Others are worse.
+        (&[7, 1], 5, 2),
+        (&[1, 2, 3, 4, 5, 6], 6, 6),
+    ] {
+        assert_eq!(told_of(files, damaged), listed, "{files:?} of {damaged}");
+    }
+}
