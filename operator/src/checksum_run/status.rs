@@ -71,7 +71,9 @@ pub fn status(
         }
         Err(failure) => failed(failure),
     };
-    drafts.extend(agents.map(Summary::agents_reachable));
+    if let Some(agents) = agents {
+        drafts.extend([agents.agents_reachable(), agents.clocks_agree()]);
+    }
     status.conditions = condition::merge(&seen.status.conditions, &drafts, Some(generation), now);
     status
 }

@@ -125,6 +125,10 @@ async fn a_run_gets_what_it_needs_and_tells_what_its_coordinator_says() -> Resul
         world.condition("r", "AgentsReachable").await?,
         "True/AllReachable"
     );
+    assert_eq!(
+        world.condition("r", "ClocksAgree").await?,
+        "True/WithinOneSecond"
+    );
     assert!(
         coordinator.config()?.is_some(),
         "it was sent its configuration"
@@ -144,7 +148,9 @@ async fn a_run_gets_what_it_needs_and_tells_what_its_coordinator_says() -> Resul
         ["r-checksum"],
         "its log is kept"
     );
-    assert_eq!(world.condition("r", "AgentsReachable").await?, "");
+    for of_agents in ["AgentsReachable", "ClocksAgree"] {
+        assert_eq!(world.condition("r", of_agents).await?, "");
+    }
     Ok(())
 }
 

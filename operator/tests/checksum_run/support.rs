@@ -135,7 +135,7 @@ impl World {
             self.clock.clone(),
         );
         let leadership = Leadership::unchallenged(self.clock.clone());
-        self.context.fleet = Arc::new(fleet(&certificates, self.clock.clone(), leadership)?);
+        self.context.fleet = Arc::new(fleet(&certificates, leadership)?);
         self.context.certificates = Arc::new(certificates);
         self.context.secrets = secrets;
         self.context.applied = Applied::default();
@@ -412,7 +412,7 @@ fn context(client: &Client, clock: Arc<ManualClock>, namespace: &Namespace) -> R
         writer.clone(),
         shared.clone(),
     );
-    let fleet = fleet(&certificates, shared.clone(), leadership.clone())?;
+    let fleet = fleet(&certificates, leadership.clone())?;
     Ok(Context {
         runs: Store::new(&scope),
         claims: Store::new(&scope),
@@ -444,16 +444,13 @@ fn context(client: &Client, clock: Arc<ManualClock>, namespace: &Namespace) -> R
     })
 }
 
-fn fleet(
-    certificates: &Certificates,
-    clock: Arc<dyn Clock>,
-    leadership: Leadership,
-) -> Result<Fleet> {
+/// Agents have the real time, and their clocks are compared with it.
+fn fleet(certificates: &Certificates, leadership: Leadership) -> Result<Fleet> {
     Ok(Fleet::new(
         certificates.identity(),
         AGENT_TLS_NAME,
         settings(),
-        clock,
+        Arc::new(SystemClock),
         leadership,
         FleetMetrics::default(),
     )?)
