@@ -57,12 +57,18 @@ pub struct PodOverrides {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// What Kubernetes takes as a quantity, but for negative ones, of which a container can have none.
+const QUANTITY: &str = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
+
 /// The schema of a type of Kubernetes itself, without its descriptions: they are long, they are in
 /// everybody's `kubectl explain pod`, and a CRD must stay small enough for a plain `kubectl apply`.
+///
+/// What is no quantity is refused here, and not only in a pod: no run may change its pods, so it would never get one.
 fn embedded<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<T>().to_value();
     strip_descriptions(&mut schema);
     bound_lists(&mut schema);
+    bound_quantities(&mut schema);
     schema.try_into().unwrap_or_default()
 }
 
@@ -87,6 +93,25 @@ fn bound_lists(value: &mut Value) {
             map.values_mut().for_each(bound_lists);
         }
         Value::Array(list) => list.iter_mut().for_each(bound_lists),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn bound_quantities(value: &mut Value) {
+    let is_quantity = |value: &Value| value.get("x-kubernetes-int-or-string").is_some();
+    match value {
+        Value::Object(map) => {
+            if map.get("additionalProperties").is_some_and(is_quantity) {
+                map.insert("maxProperties".into(), 32.into());
+            }
+            if map.contains_key("x-kubernetes-int-or-string") {
+                map.insert("pattern".into(), QUANTITY.into());
+                map.insert("maxLength".into(), 64.into());
+                map.insert("minimum".into(), 0.into());
+            }
+            map.values_mut().for_each(bound_quantities);
+        }
+        Value::Array(list) => list.iter_mut().for_each(bound_quantities),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
