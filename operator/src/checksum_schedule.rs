@@ -3,6 +3,7 @@
 
 pub mod build;
 mod due;
+pub mod metrics;
 pub mod observe;
 pub mod plan;
 pub mod status;

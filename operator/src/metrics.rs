@@ -1,14 +1,15 @@
 //! Every metric of the operator, named as controller-runtime and client-go name theirs where they have one.
 //! In: what happened. Out: numbers in a registry. Touches memory only.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use prometheus_client::{
-    encoding::EncodeLabelSet,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
     metrics::{
+        MetricType,
         counter::Counter,
         family::Family,
-        gauge::Gauge,
+        gauge::{ConstGauge, Gauge},
         histogram::{Histogram, exponential_buckets},
     },
     registry::Registry,
@@ -273,4 +274,17 @@ fn result(next: &Next) -> &'static str {
         Next::At(_) | Next::After(_) => "requeue_after",
         Next::Failed { .. } => "error",
     }
+}
+/// A family with all that is to be told; its name is told also when there is nothing else.
+pub(crate) fn gauge<L: EncodeLabelSet>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (L, i64)>,
+) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (labels, value) in values {
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
 }

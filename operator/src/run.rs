@@ -153,7 +153,10 @@ impl Core {
         }
         let controllers = Controllers::new(self);
         controllers.watch(self, parts)?;
-        registry.with(|registry| controllers.runs.register(registry));
+        registry.with(|registry| {
+            controllers.runs.register(registry);
+            controllers.schedules.register(registry);
+        });
         tokio::select! {
             () = controllers.known_somewhere() => {}
             failure = parts.failed() => return Err(failure.into()),

@@ -9,6 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use operator::{
     checksum_run::metrics::RunMetrics,
+    checksum_schedule::metrics::ScheduleMetrics,
     class::Class,
     controller::Next,
     fleet::{FleetMetrics, reason as fleet},
@@ -210,6 +211,7 @@ pub(crate) fn metrics() -> String {
         metrics.register(registry);
         FleetMetrics::default().register(registry);
         RunMetrics::register(Store::new(&Scope::Cluster), registry);
+        ScheduleMetrics::register(Store::new(&Scope::Cluster), registry);
     });
     touch(&metrics);
     let rendered = registry.render().unwrap_or_default();

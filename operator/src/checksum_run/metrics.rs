@@ -14,13 +14,15 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric},
-    metrics::{MetricType, gauge::ConstGauge},
+    encoding::{DescriptorEncoder, EncodeLabelSet},
     registry::Registry,
 };
 
 use super::config::{file_system, store_name};
-use crate::watch::{Store, custom::Custom};
+use crate::{
+    metrics::gauge,
+    watch::{Store, custom::Custom},
+};
 
 /// Tells of the files in each store the newest run that ended and those that have not: what came before them is history.
 #[derive(Debug)]
@@ -213,20 +215,6 @@ fn encode_stores(encoder: &mut DescriptorEncoder<'_>, all: &ByFiles<'_>) -> fmt:
         "When the run began that read the file in a store that was not read for longest, as Unix time",
         oldest,
     )
-}
-
-/// A family with all that is to be told; its name is told also when there is nothing else.
-fn gauge<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    values: impl Iterator<Item = (L, i64)>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for (labels, value) in values {
-        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
 }
 
 fn labels(run: &ChecksumRun) -> RunLabels {

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crds::checksum_schedule::ChecksumSchedule;
+use prometheus_client::registry::Registry;
 use runtime::tasks::TaskGroup;
 
 use super::{Core, Error, control, runs::ChecksumRuns};
 use crate::{
     checksum_schedule::{
         self,
+        metrics::ScheduleMetrics,
         observe::{CachedSchedule, Started},
     },
     controller,
@@ -43,6 +45,11 @@ impl ChecksumSchedules {
                 handle.changed(schedule.key(), Some(&Stamp::of(schedule.meta())));
             },
         )
+    }
+
+    /// Tells of the schedules in metrics.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        ScheduleMetrics::register(self.schedules.clone(), registry);
     }
 
     pub(super) fn unsynced(&self) -> impl Fn() -> Vec<String> + Send + Sync + 'static {

@@ -107,11 +107,12 @@ fn metrics(expression: &str) -> Vec<&str> {
         .collect()
 }
 
-const WORDS: [&str; 5] = [
+const WORDS: [&str; 6] = [
     "histogram_quantile",
     "__rate_interval",
     "group_left",
     "run_namespace",
+    "schedule_namespace",
     "file_system",
 ];
 
