@@ -49,6 +49,36 @@ async fn the_first_pass_needs_a_create_an_event_and_a_status() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_schedule_that_could_not_be_read_for_a_while_is_told_as_before() -> Result<()> {
+    let world = World::new("2030-01-01T00:00:30Z").await?;
+    let spec = json!({"schedule": "* * * * *"});
+    world.schedule("s", spec).await?;
+    world.passes("s").await?;
+    let before = world.get("s").await?.status;
+    // Kubernetes takes this time, and we cannot read it.
+    let strange = json!({"lastResultTime": "9999-12-31T23:59:59Z"});
+    world.tell("s", strange).await?;
+    assert_eq!(world.pass("s").await?, Next::Await);
+    world.tell("s", json!({"lastResultTime": null})).await?;
+    let stalled = world.get("s").await?.status.unwrap_or_default().conditions;
+    assert!(condition::is_true(&stalled, "Stalled"), "{stalled:?}");
+    world.passes("s").await?;
+    let mut after = world.get("s").await?.status;
+    // That it was not ready for a while remains to be seen.
+    let (old, new) = (before.iter(), after.iter_mut());
+    for (old, new) in old.zip(new) {
+        for (old, new) in old.conditions.iter().zip(&mut new.conditions) {
+            new.last_transition_time = old.last_transition_time.clone();
+        }
+    }
+    assert_eq!(after, before);
+    let sent = world.line.sent();
+    world.pass("s").await?;
+    assert_eq!(world.line.sent(), sent, "requests with nothing to do");
+    Ok(())
+}
+
 /// How many lives are lived at once: they wait for the server more than they compute.
 const AT_ONCE: usize = 8;
 

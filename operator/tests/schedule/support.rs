@@ -16,7 +16,7 @@ use crds::{checksum_run::ChecksumRun, checksum_schedule::ChecksumSchedule};
 use jiff::Timestamp;
 use kube::{
     Api, Client, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
 };
 use operator::{
     act::Writer,
@@ -202,6 +202,17 @@ impl World {
     pub(crate) async fn edit(&self, schedule: &str, change: Value) -> Result<()> {
         self.schedules()
             .patch(schedule, &PatchParams::default(), &Patch::Merge(&change))
+            .await?;
+        Ok(())
+    }
+
+    /// Changes the status of a schedule, whether we can read it then or not.
+    pub(crate) async fn tell(&self, schedule: &str, status: Value) -> Result<()> {
+        let kind = ApiResource::erase::<ChecksumSchedule>(&());
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), &self.namespace, &kind);
+        let (params, patch) = (PatchParams::default(), json!({"status": status}));
+        api.patch_status(schedule, &params, &Patch::Merge(&patch))
             .await?;
         Ok(())
     }
