@@ -330,11 +330,10 @@ impl Crew {
         let Some(results) = results else {
             return;
         };
-        if matches!(self.queue.published().read().await, Ok(Some(_))) {
-            let sent = self.queue.enqueuer().enqueue_many(vec![results]).await;
-            if let Err(error) = sent {
-                self.trouble(&error).await;
-            }
+        if matches!(self.queue.published().read().await, Ok(Some(_)))
+            && let Err(error) = self.queue.enqueuer().enqueue_many(vec![results]).await
+        {
+            self.trouble(&error).await;
         }
     }
 
