@@ -275,6 +275,7 @@ fn result(next: &Next) -> &'static str {
         Next::Failed { .. } => "error",
     }
 }
+
 /// A family with all that is to be told; its name is told also when there is nothing else.
 pub(crate) fn gauge<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
