@@ -187,14 +187,38 @@ impl Context {
         }
         let told = self.tell(schedule, seen, outcome, now).await;
         match outcome {
-            Err(failure) if failure.class() == Class::Invalid => told.unwrap_or(Next::Await),
-            Err(failure) => failure::again(failure.class(), &schedule.metadata),
+            Err(failure) => {
+                let next = match told {
+                    Some(next) => next,
+                    None => self.prune_nevertheless(schedule, seen, failure, now).await,
+                };
+                match failure.class() {
+                    Class::Invalid => next,
+                    class => failure::again(class, &schedule.metadata),
+                }
+            }
             Ok(plan) => match told {
                 Some(Next::After(wait)) if !wait.is_zero() => Next::earlier(plan.wake, now, wait),
                 Some(next) => next,
-                None => self.prune(schedule, plan, now).await,
+                None => self.prune(schedule, &plan.prune, plan.wake, now).await,
             },
         }
+    }
+
+    /// Runs outlive their time for no failure of their schedule: they may be what is in its way.
+    async fn prune_nevertheless(
+        &self,
+        schedule: &ChecksumSchedule,
+        seen: &Observed,
+        failure: &Failure,
+        now: Timestamp,
+    ) -> Next {
+        let doomed = match failure.plan() {
+            Some(plan) => plan.prune.clone(),
+            None => seen.outlived(now),
+        };
+        self.prune(schedule, &doomed, seen.next_expiry(now), now)
+            .await
     }
 
     /// Writes the status, and the events that it makes true. `None` when there was nothing to tell.
@@ -233,15 +257,21 @@ impl Context {
         }
     }
 
-    /// Deletes what is beyond the limits of the history. Failing to do so delays nothing else.
-    async fn prune(&self, schedule: &ChecksumSchedule, plan: &Plan, now: Timestamp) -> Next {
-        for doomed in &plan.prune {
+    /// Deletes what nobody is to keep. Failing to do so delays nothing else.
+    async fn prune(
+        &self,
+        schedule: &ChecksumSchedule,
+        all: &[Doomed],
+        wake: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Next {
+        for doomed in all {
             if let Err(error) = self.delete_run(schedule, doomed).await {
                 failure::log::<ChecksumSchedule>(&Key::of(schedule), error.class(), &error);
-                return Next::earlier(plan.wake, now, PRUNE_AGAIN);
+                return Next::earlier(wake, now, PRUNE_AGAIN);
             }
         }
-        plan.wake.map_or(Next::Await, Next::At)
+        wake.map_or(Next::Await, Next::At)
     }
 
     async fn report_undecodable(&self, key: &Key, invalid: &InvalidObject) -> Next {

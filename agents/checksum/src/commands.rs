@@ -299,6 +299,9 @@ async fn take_over(args: &TakeOver) -> Result<u8, Error> {
 
 async fn abort(of: &StoreOf) -> Result<u8, Error> {
     let store = Store::open(&stores::existing(of)?, 1).await?;
+    if store.give_up_taking().await? {
+        io::stdout().write_all(b"the take-over is given up, and what it has brought\n")?;
+    }
     let Some(run) = store.view().last_run().await? else {
         return Ok(0);
     };

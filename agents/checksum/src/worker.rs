@@ -45,6 +45,8 @@ const TRIAL: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The longest pause between two looks for a pack.
 const IDLE: Duration = Duration::from_secs(1);
+/// How often a worker that is to end tries to tell what it has read, while it cannot.
+const LAST_ATTEMPTS: usize = 30;
 /// The pause after something went wrong.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a pack is kept whose run has published nothing: Redis may have lost it, or the run is over.
@@ -314,13 +316,15 @@ impl Crew {
     /// somebody else has the pack by now. A run of ours hears of it all the same: what was read for an hour is not read for
     /// nothing, and whatever comes twice counts once.
     async fn finish(&self, taken: &Taken, results: Option<NewJob>, rest: Option<NewJob>) {
-        const ATTEMPTS: usize = 30;
         let then: Vec<NewJob> = results.iter().cloned().chain(rest).collect();
-        for _ in 0..ATTEMPTS {
+        for attempt in 0.. {
             match self.pool.finish_with(taken, then.clone()).await {
                 Ok(Outcome::Done) => return,
                 Ok(Outcome::Fenced) => return self.send_late(results).await,
                 Err(error) => self.trouble(&error).await,
+            }
+            if self.shared.is_stopped() && attempt >= LAST_ATTEMPTS {
+                return;
             }
         }
     }
@@ -330,10 +334,19 @@ impl Crew {
         let Some(results) = results else {
             return;
         };
-        if matches!(self.queue.published().read().await, Ok(Some(_)))
-            && let Err(error) = self.queue.enqueuer().enqueue_many(vec![results]).await
-        {
-            self.trouble(&error).await;
+        while self.is_wanted().await {
+            match self
+                .queue
+                .enqueuer()
+                .enqueue_many(vec![results.clone()])
+                .await
+            {
+                Ok(_) => return,
+                Err(error) => self.trouble(&error).await,
+            }
+            if self.shared.is_stopped() {
+                return;
+            }
         }
     }
 

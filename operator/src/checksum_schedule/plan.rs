@@ -89,6 +89,18 @@ impl Observed {
         ended.filter(|run| !run.deleting && self.has_told(run))
     }
 
+    /// Those that have outlived their time.
+    pub fn outlived(&self, now: Timestamp) -> Vec<Doomed> {
+        let over = self.told().filter(|run| run.has_outlived(now));
+        over.map(Doomed::from).collect()
+    }
+
+    /// When the next of them will have.
+    pub fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
+        let expiries = self.told().filter_map(Run::expires);
+        expiries.filter(|end| *end > now).min()
+    }
+
     /// Whether the status has told how this run ended, so that deleting it loses nothing. When it ended is not asked:
     /// an end by a clock that was wrong could be believed, and told again, when that time has come.
     fn has_told(&self, run: &Run) -> bool {
@@ -120,6 +132,10 @@ impl Run {
     fn expires(&self) -> Option<Timestamp> {
         let ended = self.ended.as_ref()?;
         ended.at.checked_add(self.keep?).ok()
+    }
+
+    fn has_outlived(&self, now: Timestamp) -> bool {
+        self.expires().is_some_and(|end| end <= now)
     }
 
     fn is_active(&self) -> bool {
@@ -271,9 +287,7 @@ pub fn plan(spec: &Validated, seen: &Observed, now: Timestamp) -> Plan {
     let started = plan.start.iter().map(|start| &start.name);
     plan.active = kept.chain(started).cloned().collect();
     spec.schedule_next(&mut plan, &due, now);
-    let expiries = seen.told().filter_map(Run::expires);
-    let expiry = expiries.filter(|end| *end > now).min();
-    plan.wake = plan.wake.into_iter().chain(expiry).min();
+    plan.wake = plan.wake.into_iter().chain(seen.next_expiry(now)).min();
     plan
 }
 
@@ -328,10 +342,9 @@ impl Validated {
     /// Ended runs beyond the limits, the oldest first, and those that have outlived their time; only once the status has told
     /// of them.
     fn prunable(&self, seen: &Observed, now: Timestamp) -> Vec<Doomed> {
-        let mut told: Vec<&Run> = seen.told().collect();
-        told.sort_by_key(|run| run.created);
-        let is_over = |run: &&Run| run.expires().is_some_and(|end| end <= now);
-        let (expired, kept): (Vec<&Run>, Vec<&Run>) = told.into_iter().partition(is_over);
+        let kept = seen.told().filter(|run| !run.has_outlived(now));
+        let mut kept: Vec<&Run> = kept.collect();
+        kept.sort_by_key(|run| run.created);
         let (verified, others): (Vec<&Run>, Vec<&Run>) =
             kept.into_iter().partition(|run| run.is_verified());
         let beyond = |runs: Vec<&Run>, keep: usize| {
@@ -341,7 +354,7 @@ impl Validated {
                 .map(Doomed::from)
                 .collect::<Vec<_>>()
         };
-        let mut doomed: Vec<_> = expired.into_iter().map(Doomed::from).collect();
+        let mut doomed = seen.outlived(now);
         doomed.extend(beyond(verified, self.keep_verified));
         doomed.extend(beyond(others, self.keep_others));
         doomed

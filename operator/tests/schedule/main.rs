@@ -269,6 +269,32 @@ async fn a_template_that_the_server_refuses_is_reported_with_its_words_and_once_
 }
 
 #[tokio::test]
+async fn runs_outlive_their_time_for_no_failure_of_their_schedule() -> Result<()> {
+    let world = World::new("2030-01-01T00:00:30Z").await?;
+    let source = json!({"persistentVolumeClaim": {"claimName": "home"}});
+    let template = json!({"spec": {"source": source, "ttlAfterFinished": "1h"}});
+    let refused = json!({"template": {"metadata": {"labels": {"no label": "x"}}}});
+    for (name, fault) in [
+        ("zone", json!({"timeZone": "Europe/Atlantis"})),
+        ("label", refused),
+    ] {
+        world.now("2030-01-01T00:00:30Z")?;
+        let spec = json!({"schedule": "0 * * * *", "template": template});
+        world.schedule(name, spec).await?;
+        world.passes(name).await?;
+        world.end(&format!("{name}-3001010000"), "Verified").await?;
+        world.passes(name).await?;
+        world.edit(name, json!({"spec": fault})).await?;
+        world.now("2030-01-01T03:00:30Z")?;
+        for _ in 0..3 {
+            world.pass(name).await?;
+        }
+        assert_eq!(world.run_names().await?, Vec::<String>::new(), "{name}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_unknown_zone_stalls_until_it_is_corrected() -> Result<()> {
     let world = World::new("2030-01-01T00:00:30Z").await?;
     world

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use workqueue::{Enqueuer, Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
+use workqueue::{Counts, Enqueuer, Idle, Kind, NewJob, Pool, PoolOptions, Taken, Tries};
 
 use super::failures::Failures;
 use super::work::give_up;
@@ -41,6 +41,8 @@ const ROUNDS: usize = 3;
 const LOOK: Duration = Duration::from_secs(1);
 /// The queue must be seen empty so often: between two looks a pack may be on its way.
 const LOOKS: usize = 3;
+/// How long nothing may be in the queue but what was put off for later. That may be of others, who never come for it.
+const PATIENCE: Duration = Duration::from_mins(10);
 /// A worker waits at most so long before it looks for results again.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -225,12 +227,12 @@ impl Remote<'_> {
         Err(Error::Stopped { run: run.id })
     }
 
-    /// Waits until all has come back, or nothing more will. As long as there is something in the queue, it will: a large file
-    /// may take hours, packs of a worker that died come back by themselves, and those that end every worker go to the dead.
+    /// Waits until all has come back, or nothing more will. What waits or is being read comes back: a large file may take
+    /// hours, packs of a worker that died come by themselves, and those that end every worker go to the dead.
     async fn drained(&self, run: &Run) -> Result<(), Error> {
         let inspector = self.queue.inspector();
-        let mut empty = 0;
-        while empty < LOOKS && self.remaining(run).await? > 0 {
+        let (mut empty, mut moved) = (0, Instant::now());
+        while empty < LOOKS && moved.elapsed() < PATIENCE && self.remaining(run).await? > 0 {
             let looked = async {
                 let packs = inspector.counts(COMPUTE).await?;
                 let results = inspector.counts(&self.queue.results()).await?;
@@ -241,9 +243,12 @@ impl Remote<'_> {
                     self.shared.queued.store(packs.queued, Ordering::Relaxed);
                     let is_empty = packs.is_drained() && results.is_drained();
                     empty = if is_empty { empty + 1 } else { 0 };
+                    if is_under_way(packs) || is_under_way(results) || self.shared.is_paused() {
+                        moved = Instant::now();
+                    }
                 }
                 Err(error) => {
-                    empty = 0;
+                    (empty, moved) = (0, Instant::now());
                     self.trouble(&error).await;
                 }
             }
@@ -264,7 +269,7 @@ impl Remote<'_> {
         let mut idle = Idle::at_most(IDLE);
         loop {
             let mut batch = Batch::default();
-            while batch.results.len() < self.job.batch {
+            while batch.found.results.len() < self.job.batch {
                 match self.pool.take().await {
                     Ok(Some(taken)) => self.open(taken, &mut batch).await?,
                     Ok(None) => break,
@@ -279,7 +284,7 @@ impl Remote<'_> {
                 continue;
             }
             idle.reset();
-            self.store_all(run, batch.results, &batch.pieces).await?;
+            self.store_all(run, batch.found).await?;
             *self.shared.queue_trouble() = None;
             for taken in &batch.taken {
                 if let Err(error) = self.pool.finish(taken).await {
@@ -291,33 +296,41 @@ impl Remote<'_> {
     }
 
     /// Without what is to be read again.
-    async fn store_all(
-        &self,
-        run: &Run,
-        mut results: Vec<FileResult>,
-        pieces: &[(Key, PieceSum)],
-    ) -> Result<(), Error> {
+    async fn store_all(&self, run: &Run, found: Found) -> Result<(), Error> {
+        let Found {
+            mut results,
+            pieces,
+            changed,
+        } = found;
         if !pieces.is_empty() {
-            self.store.keep_pieces(run.id, pieces).await?;
+            self.store.keep_pieces(run.id, &pieces).await?;
             let mut kept = self.pieces();
-            for (key, _) in pieces {
+            for (key, _) in &pieces {
                 kept.keep(*key);
             }
         }
         self.failures
             .settle(&mut results, |(key, reading)| (*key, reading));
-        if results.is_empty() {
-            return Ok(());
+        if !results.is_empty() {
+            let stored = self
+                .store
+                .write_back(run, &results, Timestamp::now())
+                .await?;
+            self.shared.tell(&stored);
         }
-        let stored = self
-            .store
-            .write_back(run, &results, Timestamp::now())
-            .await?;
-        self.shared.tell(&stored);
-        let split = {
+        self.forget_pieces(run, results.iter().map(|(key, _)| *key).chain(changed))
+            .await
+    }
+
+    /// Those of files that are done, or are to be read anew.
+    async fn forget_pieces(
+        &self,
+        run: &Run,
+        files: impl Iterator<Item = Key>,
+    ) -> Result<(), Error> {
+        let split: Vec<Key> = {
             let mut pieces = self.pieces();
-            let keys = results.iter().map(|(key, _)| *key);
-            keys.filter(|key| pieces.forget(*key)).collect::<Vec<_>>()
+            files.filter(|key| pieces.forget(*key)).collect()
         };
         if !split.is_empty() {
             self.store.forget_pieces(run.id, &split).await?;
@@ -352,12 +365,13 @@ impl Remote<'_> {
                 continue;
             };
             let digests = vec![Digest::new(Algorithm::Sha1, &sum)];
-            batch.results.push((key, Reading::Read { digests, bytes }));
+            let reading = Reading::Read { digests, bytes };
+            batch.found.results.push((key, reading));
         }
-        batch.results.extend(pack.results);
+        batch.found.results.extend(pack.results);
         for (key, sum) in pack.pieces {
             let came = self.pieces().add(key, sum.clone());
-            batch.add(key, sum, came);
+            batch.found.add(key, sum, came);
         }
         batch.taken.push(taken);
         Ok(())
@@ -375,12 +389,25 @@ impl Remote<'_> {
 /// What is stored together, and the jobs it came in.
 #[derive(Default)]
 struct Batch {
-    results: Vec<FileResult>,
-    pieces: Vec<(Key, PieceSum)>,
+    found: Found,
     taken: Vec<Taken>,
 }
 
-impl Batch {
+/// What came of packs.
+#[derive(Default)]
+struct Found {
+    results: Vec<FileResult>,
+    pieces: Vec<(Key, PieceSum)>,
+    /// Files that are not what their other pieces were read from.
+    changed: Vec<Key>,
+}
+
+/// Whether somebody has some of them, or will have.
+fn is_under_way(jobs: Counts) -> bool {
+    jobs.queued + jobs.in_progress > 0
+}
+
+impl Found {
     fn add(&mut self, key: Key, piece: PieceSum, came: Came) {
         let reading = match came {
             Came::Part => return self.pieces.push((key, piece)),
@@ -388,9 +415,11 @@ impl Batch {
                 digests: vec![digest],
                 bytes,
             },
-            Came::Changed => Reading::Moving {
-                why: "changed while it was read".into(),
-            },
+            Came::Changed => {
+                self.changed.push(key);
+                let why = "changed while it was read".into();
+                Reading::Moving { why }
+            }
         };
         self.results.push((key, reading));
     }

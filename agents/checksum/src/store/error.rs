@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// A take-over of the file system was begun and has not ended.
     #[error(
-        "what lsdf-checksum has kept was taken over in part only: run orrery-checksum take-over again"
+        "what lsdf-checksum has kept was taken over in part only: run orrery-checksum take-over again, or give it up with orrery-checksum abort"
     )]
     HalfTaken,
     /// The database that is taken over has a run that goes on.

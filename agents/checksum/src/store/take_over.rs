@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::dialect::list;
 use super::link::{Link, Value, values};
-use super::{Error, Location, Mysql, Store};
+use super::{Error, Location, Mysql, Store, Trouble};
 use crate::algorithm::Algorithm;
 use crate::entry::UNKNOWN;
 use crate::judge::RunId;
@@ -59,17 +59,32 @@ pub async fn take_over(store: &Store, from: Theirs<'_>) -> Result<Taken, Error> 
         file_system: String::new(),
     };
     let mut link = Link::connect(&location.place()).await?;
-    let mut runs = runs(&mut link, prefix).await?;
+    let runs = runs(&mut link, prefix).await?;
+    // Until all is there no run may begin: it would compare with a part, by numbers of runs that come later.
+    store.set_half_taken(true).await?;
+    clear(store).await?;
+    match take_all(store, &mut link, from, runs).await {
+        Err(error) if error.trouble() == Trouble::Refused => {
+            store.give_up_taking().await?;
+            Err(error)
+        }
+        taken => taken,
+    }
+}
+
+async fn take_all(
+    store: &Store,
+    link: &mut Link,
+    from: Theirs<'_>,
+    mut runs: Vec<TheirRun>,
+) -> Result<Taken, Error> {
     let mut taken = Taken {
         runs: runs.len() as u64,
         ..Taken::default()
     };
-    // Until all is there no run may begin: it would compare with a part, by numbers of runs that come later.
-    store.begin_to_take().await?;
-    clear(store).await?;
     let mut last = runs.last().map_or(0, |run| run.id);
-    taken.files = files(store, &mut link, from, &mut last).await?;
-    taken.warnings = warnings(store, &mut link, from, &mut last).await?;
+    taken.files = files(store, link, from, &mut last).await?;
+    taken.warnings = warnings(store, link, from, &mut last).await?;
     if runs.last().map_or(0, |run| run.id) < last {
         runs.push(TheirRun::without_a_row(last));
     }
@@ -152,9 +167,22 @@ async fn warnings(
 }
 
 impl Store {
-    async fn begin_to_take(&self) -> Result<(), Error> {
+    /// Gives up a take-over that has not ended, and what it has brought; whether there was one.
+    pub async fn give_up_taking(&self) -> Result<bool, Error> {
         let mut link = self.begin().await?;
-        self.note_half_taken(&mut link, true).await?;
+        let is_half_taken = self.is_half_taken(&mut link).await?;
+        link.commit().await?;
+        link.give_back();
+        if is_half_taken {
+            clear(self).await?;
+            self.set_half_taken(false).await?;
+        }
+        Ok(is_half_taken)
+    }
+
+    async fn set_half_taken(&self, is_half_taken: bool) -> Result<(), Error> {
+        let mut link = self.begin().await?;
+        self.note_half_taken(&mut link, is_half_taken).await?;
         link.commit().await?;
         link.give_back();
         Ok(())

@@ -88,7 +88,7 @@ async fn pieces_that_came_back_are_not_read_again_for_who_goes_on() -> Result<()
     std::fs::write(site.pod.root().join("large"), &content)?;
     let mut config = site.config("run");
     config["spec"]["tuning"]["packBytes"] = json!(64 << 10);
-    config["spec"]["maxThroughputPerWorker"] = json!(4 << 20);
+    config["spec"]["maxThroughputPerWorker"] = json!(1 << 20);
     let worker = site.worker("worker-1", &config);
     let coordinator = site.coordinator(&config);
     site.until("pieces are kept", || async {
@@ -97,6 +97,10 @@ async fn pieces_that_came_back_are_not_read_again_for_who_goes_on() -> Result<()
     .await?;
     drop(coordinator); // killed
     let kept = site.pieces().await?;
+    ensure!(kept >= 6, "{kept}");
+    config["spec"]["maxThroughputPerWorker"] = json!(16 << 20);
+    config["generation"] = json!(2);
+    worker.pod.configure(&config);
     let report = site.run(&config).await?;
     assert_eq!(report.files.unwrap().new, 1);
     let checksum = blake3::hash(&content).to_hex();
@@ -112,7 +116,7 @@ async fn pieces_that_came_back_are_not_read_again_for_who_goes_on() -> Result<()
 #[tokio::test]
 async fn what_takes_longer_to_read_than_redis_keeps_its_data_is_read_once() -> Result<()> {
     let site = Site::with(0).await?;
-    std::fs::write(site.pod.root().join("long"), vec![1; 8 << 20])?;
+    std::fs::write(site.pod.root().join("long"), vec![1; 16 << 20])?;
     let mut config = site.config("run");
     config["spec"]["concurrency"] = json!(1);
     config["spec"]["maxThroughputPerWorker"] = json!(320 << 10);
@@ -131,6 +135,9 @@ async fn what_takes_longer_to_read_than_redis_keeps_its_data_is_read_once() -> R
         site.flush().await?;
         site.until("it is asked for again", waits).await?;
     }
+    config["spec"]["maxThroughputPerWorker"] = json!(4 << 20);
+    config["generation"] = json!(2);
+    worker.pod.configure(&config);
     let report = site.ended(coordinator).await?;
     let files = report.files.unwrap();
     assert_eq!((files.new, files.unreadable), (1, 0));

@@ -40,10 +40,12 @@ async fn take(theirs: &Place, into: &Place) -> Result<Result<Taken, Error>> {
 async fn no_run_begins_before_all_is_taken_over() -> Result<()> {
     let (theirs, ours) = (theirs().await?, Place::sqlite()?);
     // Warnings come after the files, so these are there when it ends.
-    lsdf::warning(&theirs, "folder0/file5", &sum("older"), b"short").await?;
-    let refused = take(&theirs, &ours).await?;
-    let words = "a checksum of 5 bytes for folder0/file5";
-    assert!(refused.is_err_and(|it| it.to_string().contains(words)));
+    lsdf::warning(&theirs, "folder0/file5", &sum("older"), &sum("damaged")).await?;
+    drop(Store::open(&ours.location, 1).await?);
+    let refuse = "CREATE TRIGGER refused BEFORE INSERT ON orrery_warnings
+                  BEGIN SELECT RAISE(ABORT, 'refused'); END";
+    ours.command(refuse).await?;
+    assert!(take(&theirs, &ours).await?.is_err());
     let store = Store::open(&ours.location, 1).await?;
     let begun = store.begin_run(&what(Mode::Full), Timestamp::now()).await;
     let refused = begun.expect_err("it compares with a part");
@@ -51,11 +53,32 @@ async fn no_run_begins_before_all_is_taken_over() -> Result<()> {
     assert_eq!(refused.trouble(), Trouble::Unresolved);
     drop(store);
 
-    lsdf::change(&theirs, "DELETE FROM checksum_warnings").await?;
+    ours.allow_progress().await?;
     assert_eq!(take(&theirs, &ours).await??.files, 20);
     theirs.edit("folder0/file3")?;
     let run = theirs.run_into(&ours.location, Mode::Full).await?;
     assert_eq!((run.counts.verified, run.counts.changed), (19, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_take_over_that_cannot_be_is_given_up_by_itself_or_by_somebody() -> Result<()> {
+    let (theirs, ours) = (theirs().await?, Place::sqlite()?);
+    lsdf::warning(&theirs, "folder0/file5", &sum("older"), b"short").await?;
+    let refused = take(&theirs, &ours).await?;
+    let words = "a checksum of 5 bytes for folder0/file5";
+    assert!(refused.is_err_and(|it| it.to_string().contains(words)));
+    let run = theirs.run_into(&ours.location, Mode::Full).await?;
+    assert_eq!((run.id, run.counts.new), (1, 20), "nothing was left");
+
+    let ours = Place::sqlite()?;
+    drop(Store::open(&ours.location, 1).await?);
+    ours.command("UPDATE orrery_file_systems SET is_half_taken = 1")
+        .await?;
+    let store = Store::open(&ours.location, 1).await?;
+    assert!(store.give_up_taking().await?);
+    assert!(!store.give_up_taking().await?);
+    store.begin_run(&what(Mode::Full), Timestamp::now()).await?;
     Ok(())
 }
 
