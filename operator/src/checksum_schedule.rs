@@ -192,10 +192,10 @@ impl Context {
                     Some(next) => next,
                     None => self.prune_nevertheless(schedule, seen, failure, now).await,
                 };
-                match failure.class() {
-                    Class::Invalid => next,
-                    class => failure::again(class, &schedule.metadata),
+                if failure.class() == Class::Invalid {
+                    return next;
                 }
+                failure::again(failure.class(), &schedule.metadata)
             }
             Ok(plan) => match told {
                 Some(Next::After(wait)) if !wait.is_zero() => Next::earlier(plan.wake, now, wait),

@@ -5,6 +5,7 @@
 //! `orrery-checksum worker`: reads packs of files that coordinators send. In: packs. Out: what came of each file.
 //! Touches: reads files; the queue; the shell of all agents.
 
+mod end;
 mod pack;
 
 use std::convert::Infallible;
@@ -24,7 +25,7 @@ use runtime::telemetry::chain;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
-use workqueue::{Idle, Kind, NewJob, Outcome, Pool, PoolOptions, Published, Taken, Tries};
+use workqueue::{Idle, Kind, Pool, PoolOptions, Published, Taken};
 
 use crate::config::{Folders, Told};
 use crate::engine::Shared;
@@ -45,8 +46,6 @@ const TRIAL: Duration = Duration::from_secs(2);
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The longest pause between two looks for a pack.
 const IDLE: Duration = Duration::from_secs(1);
-/// How often a worker that is to end tries to tell what it has read, while it cannot.
-const LAST_ATTEMPTS: usize = 30;
 /// The pause after something went wrong.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How long a pack is kept whose run has published nothing: Redis may have lost it, or the run is over.
@@ -310,55 +309,6 @@ impl Crew {
             }
         }
         false
-    }
-
-    /// Results go out in the same step in which the pack is done, so they are seldom sent twice. If Redis was away for long,
-    /// somebody else has the pack by now. A run of ours hears of it all the same: what was read for an hour is not read for
-    /// nothing, and whatever comes twice counts once.
-    async fn finish(&self, taken: &Taken, results: Option<NewJob>, rest: Option<NewJob>) {
-        let then: Vec<NewJob> = results.iter().cloned().chain(rest).collect();
-        for attempt in 0.. {
-            match self.pool.finish_with(taken, then.clone()).await {
-                Ok(Outcome::Done) => return,
-                Ok(Outcome::Fenced) => return self.send_late(results).await,
-                Err(error) => self.trouble(&error).await,
-            }
-            if self.shared.is_stopped() && attempt >= LAST_ATTEMPTS {
-                return;
-            }
-        }
-    }
-
-    /// As long as somebody waits for it.
-    async fn send_late(&self, results: Option<NewJob>) {
-        let Some(results) = results else {
-            return;
-        };
-        while self.is_wanted().await {
-            match self
-                .queue
-                .enqueuer()
-                .enqueue_many(vec![results.clone()])
-                .await
-            {
-                Ok(_) => return,
-                Err(error) => self.trouble(&error).await,
-            }
-            if self.shared.is_stopped() {
-                return;
-            }
-        }
-    }
-
-    async fn refuse(&self, taken: &Taken, why: &str, max_fails: u32) {
-        warn!(why, "a pack is refused");
-        let tries = Tries {
-            max_fails,
-            skip_dead: false,
-        };
-        if let Err(error) = self.pool.fail(taken, why, tries).await {
-            self.trouble(&error).await;
-        }
     }
 
     /// Keeps to the share of the limit that is published, until it is dropped.

@@ -1,6 +1,8 @@
 //! What a ChecksumSchedule owes its users now. In: the spec, what was observed, the time.
 //! Out: runs to start, runs to delete, what waits and why, and when to look again. Pure.
 
+mod history;
+
 use std::time::Duration;
 
 use crds::{
@@ -83,24 +85,6 @@ impl Observed {
         untold.filter_map(move |run| run.end(now).map(|end| (run, end)))
     }
 
-    /// Runs that have ended, of which the status has told.
-    fn told(&self) -> impl Iterator<Item = &Run> {
-        let ended = self.runs.iter().filter(|run| run.ended.is_some());
-        ended.filter(|run| !run.deleting && self.has_told(run))
-    }
-
-    /// Those that have outlived their time.
-    pub fn outlived(&self, now: Timestamp) -> Vec<Doomed> {
-        let over = self.told().filter(|run| run.has_outlived(now));
-        over.map(Doomed::from).collect()
-    }
-
-    /// When the next of them will have.
-    pub fn next_expiry(&self, now: Timestamp) -> Option<Timestamp> {
-        let expiries = self.told().filter_map(Run::expires);
-        expiries.filter(|end| *end > now).min()
-    }
-
     /// Whether the status has told how this run ended, so that deleting it loses nothing. When it ended is not asked:
     /// an end by a clock that was wrong could be believed, and told again, when that time has come.
     fn has_told(&self, run: &Run) -> bool {
@@ -126,16 +110,6 @@ impl Run {
             result: result.clone(),
             at: at.map_or(self.created, |at| at.max(self.created)),
         })
-    }
-
-    /// When it has outlived its time.
-    fn expires(&self) -> Option<Timestamp> {
-        let ended = self.ended.as_ref()?;
-        ended.at.checked_add(self.keep?).ok()
-    }
-
-    fn has_outlived(&self, now: Timestamp) -> bool {
-        self.expires().is_some_and(|end| end <= now)
     }
 
     fn is_active(&self) -> bool {
@@ -337,27 +311,6 @@ impl Validated {
         if self.policy == ConcurrencyPolicy::Replace && !plan.start.is_empty() {
             plan.replace = active.iter().map(|run| Doomed::from(*run)).collect();
         }
-    }
-
-    /// Ended runs beyond the limits, the oldest first, and those that have outlived their time; only once the status has told
-    /// of them.
-    fn prunable(&self, seen: &Observed, now: Timestamp) -> Vec<Doomed> {
-        let kept = seen.told().filter(|run| !run.has_outlived(now));
-        let mut kept: Vec<&Run> = kept.collect();
-        kept.sort_by_key(|run| run.created);
-        let (verified, others): (Vec<&Run>, Vec<&Run>) =
-            kept.into_iter().partition(|run| run.is_verified());
-        let beyond = |runs: Vec<&Run>, keep: usize| {
-            let excess = runs.len().saturating_sub(keep);
-            runs.into_iter()
-                .take(excess)
-                .map(Doomed::from)
-                .collect::<Vec<_>>()
-        };
-        let mut doomed = seen.outlived(now);
-        doomed.extend(beyond(verified, self.keep_verified));
-        doomed.extend(beyond(others, self.keep_others));
-        doomed
     }
 
     fn schedule_next(&self, plan: &mut Plan, due: &Due, now: Timestamp) {
