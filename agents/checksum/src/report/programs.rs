@@ -30,7 +30,9 @@ enum Line<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         unlisted_example: Option<&'a str>,
         #[serde(flatten)]
-        counts: Files,
+        counts: Counts,
+        not_selected: i64,
+        remaining: i64,
     },
     Warning {
         path: String,
@@ -72,59 +74,6 @@ enum Line<'a> {
     },
 }
 
-/// The files of a run by what became of them, under the names of the API.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Files {
-    total: i64,
-    selected: i64,
-    selected_bytes: i64,
-    deleted: i64,
-    verified: i64,
-    new: i64,
-    changed: i64,
-    corrupt: i64,
-    unreadable: i64,
-    skipped: i64,
-    bytes_read: i64,
-    not_selected: i64,
-    remaining: i64,
-}
-
-impl From<Counts> for Files {
-    fn from(counts: Counts) -> Self {
-        let (not_selected, remaining) = (counts.not_selected(), counts.remaining());
-        let Counts {
-            total,
-            selected,
-            selected_bytes,
-            deleted,
-            verified,
-            new,
-            changed,
-            corrupt,
-            unreadable,
-            skipped,
-            bytes_read,
-        } = counts;
-        Self {
-            total,
-            selected,
-            selected_bytes,
-            deleted,
-            verified,
-            new,
-            changed,
-            corrupt,
-            unreadable,
-            skipped,
-            bytes_read,
-            not_selected,
-            remaining,
-        }
-    }
-}
-
 fn line(line: &Line<'_>) -> String {
     // Strings and numbers can always be written.
     serde_json::to_string(line).unwrap_or_default() + "\n"
@@ -143,7 +92,9 @@ pub fn run_json(run: &Run) -> String {
         complete: run.complete,
         unlisted: run.unlisted,
         unlisted_example: run.unlisted_example.as_deref(),
-        counts: run.counts.into(),
+        counts: run.counts,
+        not_selected: run.counts.not_selected(),
+        remaining: run.counts.remaining(),
     })
 }
 

@@ -73,6 +73,7 @@ pub struct Ending {
 
 /// The files of a run by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// All of them.
     pub total: i64,

@@ -47,7 +47,7 @@ impl Remote<'_> {
         let mut idle = Idle::at_most(IDLE);
         loop {
             let mut batch = Batch::default();
-            while batch.found.results.len() < self.job.batch {
+            while batch.found.len() < self.job.batch {
                 match self.pool.take().await {
                     Ok(Some(taken)) => self.open(taken, &mut batch).await?,
                     Ok(None) => break,
@@ -157,6 +157,10 @@ impl Remote<'_> {
 }
 
 impl Found {
+    fn len(&self) -> usize {
+        self.results.len() + self.pieces.len()
+    }
+
     fn add(&mut self, key: Key, piece: PieceSum, came: Came) {
         let reading = match came {
             Came::Part => return self.pieces.push((key, piece)),
