@@ -16,14 +16,15 @@ use super::{
     support::{SOON, World},
 };
 
-/// Allows so many of these and no more, once everybody knows.
-async fn allow(world: &World, what: &str, most: &str) -> Result<()> {
+/// Allows so many of these and no more, once everybody knows, also of how many there are already.
+async fn allow(world: &World, what: &str, most: &str, are_there: &str) -> Result<()> {
     let quota = json!({"metadata": {"name": "little"}, "spec": {"hard": {what: most}}});
     world.create::<ResourceQuota>(quota).await?;
     eventually("a quota that is in force", SOON, async || {
         let quota = world.get::<ResourceQuota>("little").await?;
-        let status = quota.status.unwrap_or_default();
-        Ok(status.used.filter(|used| used.contains_key(what)).map(drop))
+        let used = quota.status.unwrap_or_default().used.unwrap_or_default();
+        let counted = used.get(what).filter(|it| it.0 == are_there);
+        Ok(counted.map(drop))
     })
     .await
 }
@@ -31,7 +32,7 @@ async fn allow(world: &World, what: &str, most: &str) -> Result<()> {
 #[tokio::test]
 async fn where_to_look_is_told_when_no_pod_of_the_job_may_be_made() -> Result<()> {
     let world = World::new().await?;
-    allow(&world, "pods", "0").await?;
+    allow(&world, "pods", "0", "0").await?;
     world.run("r", json!({})).await?;
     world.passes("r").await?;
     assert_eq!(world.condition("r", "Ready").await?, "Unknown/Starting");
@@ -46,7 +47,7 @@ async fn where_to_look_is_told_when_no_pod_of_the_job_may_be_made() -> Result<()
 async fn where_to_look_is_told_when_no_worker_may_be_made() -> Result<()> {
     let world = World::new().await?;
     credentials(&world).await?;
-    allow(&world, "pods", "1").await?;
+    allow(&world, "pods", "1", "0").await?;
     world.run("r", distributed()).await?;
     world.passes("r").await?;
     let coordinator = world.start_coordinator("r").await?;
@@ -81,7 +82,7 @@ async fn exceeded_quota(world: &World, object: &str) -> Result<()> {
 #[tokio::test]
 async fn a_claim_that_is_refused_is_told_in_the_status_and_once_as_an_event() -> Result<()> {
     let world = World::new().await?;
-    allow(&world, "persistentvolumeclaims", "1").await?;
+    allow(&world, "persistentvolumeclaims", "1", "1").await?;
     world.run("r", json!({})).await?;
     for _ in 0..3 {
         world.pass("r").await?;
